@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -53,7 +53,7 @@ class PredictiveDistribution(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def _take(self, index: np.ndarray) -> Self:
+    def _take(self, index: np.ndarray) -> PredictiveDistribution:
         """Give the distributions of the rows in an integer array."""
 
     @abstractmethod
@@ -156,7 +156,7 @@ class PredictiveDistribution(ABC):
         """Ends of each row's support."""
         return self._support()
 
-    def __getitem__(self, index: int | slice | np.ndarray | list) -> Self:
+    def __getitem__(self, index: int | slice | np.ndarray | list) -> PredictiveDistribution:
         rows = np.arange(len(self))[index]
         return self._take(np.atleast_1d(rows))
 
@@ -223,7 +223,7 @@ class SplineDistribution(PredictiveDistribution):
     def __len__(self) -> int:
         return len(self.knots.z)
 
-    def _take(self, index: np.ndarray) -> Self:
+    def _take(self, index: np.ndarray) -> SplineDistribution:
         return type(self)(self.knots.take(index), self.loc, self.scale)
 
     def _cdf(self, z: np.ndarray) -> np.ndarray:
@@ -282,7 +282,7 @@ class NetworkDistribution(PredictiveDistribution):
     def __len__(self) -> int:
         return len(self.features)
 
-    def _take(self, index: np.ndarray) -> Self:
+    def _take(self, index: np.ndarray) -> NetworkDistribution:
         knots = None if self._knots is None else self._knots.take(index)
         return type(self)(self.source, self.features[index], knots)
 
@@ -430,7 +430,7 @@ class ScipyDistribution(PredictiveDistribution):
     def __len__(self) -> int:
         return len(next(iter(self.parameters.values())))
 
-    def _take(self, index: np.ndarray) -> Self:
+    def _take(self, index: np.ndarray) -> ScipyDistribution:
         return type(self)(self.family, **{k: v[index] for k, v in self.parameters.items()})
 
     def _call(self, verb: str, at: np.ndarray) -> np.ndarray:
@@ -465,7 +465,7 @@ class PointMass(PredictiveDistribution):
     def __len__(self) -> int:
         return len(self.value)
 
-    def _take(self, index: np.ndarray) -> Self:
+    def _take(self, index: np.ndarray) -> PointMass:
         return type(self)(self.value[index])
 
     def _cdf(self, z: np.ndarray) -> np.ndarray:

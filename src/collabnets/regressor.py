@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,9 +18,9 @@ import numpy as np
 import optax
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_n_features, _check_sample_weight, check_is_fitted, validate_data
 
 from collabnets import modelfile, queries, training
 from collabnets.distribution import NetworkDistribution, PointMass, PredictiveDistribution, Source
@@ -253,7 +253,7 @@ class CollaboratingRegressor(DistributionRegressor):
     # ---------------------------------------------------------------- the public face
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> CollaboratingRegressor:
         """Learn from a table X, a DataFrame (categories and missing values included) or an array, and an outcome y.
 
         Parameters
@@ -269,11 +269,12 @@ class CollaboratingRegressor(DistributionRegressor):
         return self
 
     def predict_dist(self, X: Any) -> PredictiveDistribution:
-        """Predictive distribution of every row of X; columns in another order are put right by name."""
+        """Predictive distribution of every row of X; columns in another order than at fit are refused."""
         check_is_fitted(self)
-        X = align(X, self.columns_.feature_names_in, estimator_name=type(self).__name__)
+        X = align(X, self.columns_.feature_names_in, estimator_name=type(self).__name__, reorder=False)
         if not hasattr(X, "columns"):
-            X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
+            X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)
+            _check_n_features(self, X, reset=False)
         features = self.columns_.transform(X)
         if self.g_ is None:
             return PointMass(np.full(len(features), self.outcome_.loc))
@@ -592,9 +593,15 @@ def _sizes(value: Any, name: str) -> tuple[int, ...]:
 
 def _optimizer(spec: str | Callable[[float], optax.GradientTransformation], step: float):
     """The same object for the same request, so that a second fit finds what the first one compiled."""
-    return _make_optimizer(OPTIMIZERS[spec] if isinstance(spec, str) else spec, step)
+    return _named_optimizer(spec, step) if isinstance(spec, str) else _own_optimizer(spec, step)
 
 
 @lru_cache(maxsize=256)
-def _make_optimizer(factory: Callable[[float], optax.GradientTransformation], step: float):
+def _named_optimizer(name: str, step: float) -> optax.GradientTransformation:
+    # all weights as one vector: one fused update instead of one a layer, and half the compile time
+    return optax.flatten(OPTIMIZERS[name](step))
+
+
+@lru_cache(maxsize=256)
+def _own_optimizer(factory: Callable[[float], optax.GradientTransformation], step: float):
     return factory(step)
