@@ -43,9 +43,7 @@ class Empirical(PredictiveDistribution):
 
     def _icdf(self, q):
         last = self.atoms.shape[1] - 1
-        return np.take_along_axis(
-            self.atoms, np.clip(np.ceil(q * (last + 1)).astype(int) - 1, 0, last), axis=1
-        )
+        return np.take_along_axis(self.atoms, np.clip(np.ceil(q * (last + 1)).astype(int) - 1, 0, last), axis=1)
 
     def _logpdf(self, z):
         raise NotImplementedError("an empirical distribution has no density.")
@@ -153,13 +151,9 @@ def test_calibration_error_from_its_formula():
     q = np.linspace(0.02, 0.98, 8)
     covered = [np.mean(z < stats.norm.ppf(0.5 + level / 2)) for level in q]
     assert metrics.calibration_error(y, d) == pytest.approx(np.mean(np.abs(q - covered)), abs=1e-15)
-    assert metrics.calibration_error(y, d, levels=[0.9]) == pytest.approx(
-        abs(0.9 - metrics.coverage(y, d)), abs=1e-15
-    )
+    assert metrics.calibration_error(y, d, levels=[0.9]) == pytest.approx(abs(0.9 - metrics.coverage(y, d)), abs=1e-15)
     w = np.arange(8.0)
-    assert metrics.calibration_error(y, d, weights=w) == pytest.approx(
-        np.mean(w * np.abs(q - covered)), abs=1e-15
-    )
+    assert metrics.calibration_error(y, d, weights=w) == pytest.approx(np.mean(w * np.abs(q - covered)), abs=1e-15)
 
 
 def test_an_outcome_on_the_end_of_its_interval_is_not_covered():
@@ -169,8 +163,7 @@ def test_an_outcome_on_the_end_of_its_interval_is_not_covered():
 
 def test_calibration_of_the_truth_improves_like_the_root_of_n():
     error = [
-        np.mean([metrics.calibration_error(*_gaussian(n, seed)) for seed in range(20)])
-        for n in (100, 1600, 25_600)
+        np.mean([metrics.calibration_error(*_gaussian(n, seed)) for seed in range(20)]) for n in (100, 1600, 25_600)
     ]
     ratio = np.array(error[:-1]) / error[1:]
     assert np.all((ratio > 2.5) & (ratio < 6.5)), error  # 4 is expected
@@ -275,9 +268,7 @@ def test_crps_against_closed_forms(family, parameters, closed_form):
 def test_crps_of_steps_against_the_ensemble_formula(atoms):
     rng = np.random.default_rng(atoms)
     sample, y = rng.normal(size=(30, atoms)), rng.normal(size=30)
-    np.testing.assert_allclose(
-        metrics.crps_values(y, Empirical(sample)), sr.crps_ensemble(y, sample), rtol=1e-6
-    )
+    np.testing.assert_allclose(metrics.crps_values(y, Empirical(sample)), sr.crps_ensemble(y, sample), rtol=1e-6)
 
 
 def test_crps_of_a_point_is_the_absolute_error():
@@ -323,9 +314,7 @@ def test_crps_from_quantiles_is_exact_for_straight_lines(n_levels, seed):
 def test_crps_from_quantiles_reaches_the_closed_form():
     y, d = _gaussian(100)
     u = 1 / (1 + np.exp(-np.linspace(-18, 18, 4001)))
-    np.testing.assert_allclose(
-        metrics.crps_from_quantiles(y, d.icdf(u), u), metrics.crps_values(y, d), rtol=2e-5
-    )
+    np.testing.assert_allclose(metrics.crps_from_quantiles(y, d.icdf(u), u), metrics.crps_values(y, d), rtol=2e-5)
 
 
 def test_crps_from_bad_quantiles_is_refused():
@@ -381,9 +370,7 @@ def test_calibration_curve_of_the_truth_is_the_diagonal():
     y, d = _gaussian(20_000)
     curve = metrics.calibration_curve(y, d)
     assert len(curve.nominal) == 99
-    assert np.all(
-        np.abs(curve.observed - curve.nominal) < 5 * np.sqrt(curve.nominal * (1 - curve.nominal) / 20_000)
-    )
+    assert np.all(np.abs(curve.observed - curve.nominal) < 5 * np.sqrt(curve.nominal * (1 - curve.nominal) / 20_000))
     one = metrics.calibration_curve(y, d, levels=[0.3])
     assert one.observed[0] == pytest.approx(np.mean(metrics.pit(y, d) <= 0.3), abs=1e-4)
 

@@ -129,9 +129,7 @@ def test_far_values_stay_within_the_bound():
 def test_every_way_to_write_numbers_is_the_same(values):
     reference = Columns.fit(pd.DataFrame({"a": [1.0, 2.0, 4.0]}))
     assert Columns.fit(pd.DataFrame({"a": values})) == reference
-    assert_array_equal(
-        reference.transform(pd.DataFrame({"a": values})), reference.transform([[1.0], [2.0], [4.0]])
-    )
+    assert_array_equal(reference.transform(pd.DataFrame({"a": values})), reference.transform([[1.0], [2.0], [4.0]]))
 
 
 def test_object_arrays_go_column_by_column():
@@ -163,9 +161,7 @@ def test_order_of_columns_rows_and_categories_does_not_matter():
     X = table()
     columns = Columns.fit(X)
     assert_array_equal(columns.transform(X[X.columns[::-1]]), columns.transform(X))
-    other = X.assign(
-        level=X["level"].cat.reorder_categories(["high", "low", "mid"]), text=X["text"].astype("str")
-    )
+    other = X.assign(level=X["level"].cat.reorder_categories(["high", "low", "mid"]), text=X["text"].astype("str"))
     again = Columns.fit(other)
     assert again == columns
     assert_array_equal(again.transform(other), columns.transform(X))

@@ -89,9 +89,7 @@ def test_truth_agrees_with_its_samples(make):
     truth = make(5).truth
     draws = truth.sample(40_000, rng=1)
     np.testing.assert_allclose(draws.mean(axis=0), truth.mean(), atol=0.05)
-    np.testing.assert_allclose(
-        np.quantile(draws, [0.1, 0.5, 0.9], axis=0).T, truth.icdf([0.1, 0.5, 0.9]), atol=0.08
-    )
+    np.testing.assert_allclose(np.quantile(draws, [0.1, 0.5, 0.9], axis=0).T, truth.icdf([0.1, 0.5, 0.9]), atol=0.08)
 
 
 def test_sinusoid_grid():
@@ -304,9 +302,7 @@ def test_circular_joint_cdf_against_its_density(z):
         return truth.marginal(0).pdf(y1)[0] * truth.conditional(1, y1).cdf(z[1])[0]
 
     ends = [-1 + 1e-13, min(z[0], -1e-13)] + ([1e-13, z[0]] if z[0] > 0 else [])
-    total = sum(
-        integrate.quad(mass, *ends[i : i + 2], epsabs=1e-8, limit=100)[0] for i in range(0, len(ends), 2)
-    )
+    total = sum(integrate.quad(mass, *ends[i : i + 2], epsabs=1e-8, limit=100)[0] for i in range(0, len(ends), 2))
     assert total == pytest.approx(truth.cdf(z)[0], abs=1e-7)
 
 

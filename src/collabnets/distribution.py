@@ -6,12 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit, log_expit, logit
 
 from collabnets import inversion
@@ -350,19 +349,18 @@ MANY_BLOCKS = 32
 
 
 def _by_blocks(kernel, source: Source, features: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Run ``kernel(source networks, x, points)`` over blocks of rows; float64 results, rows on the last axis but one."""
+    """Run ``kernel(source networks, x, points)`` over blocks of rows; results in float64, rows on the last axis but one."""
     n, start, parts = len(features), 0, []
     while start < n:
         blocks = MANY_BLOCKS if n - start >= BLOCK_ROWS * MANY_BLOCKS // 2 else 1
         stop = min(start + blocks * BLOCK_ROWS, n)
         shape, pad = (blocks, BLOCK_ROWS), ((0, blocks * BLOCK_ROWS - (stop - start)), (0, 0))
-        x, at = (
-            np.pad(np.asarray(a[start:stop], np.float32), pad).reshape(*shape, -1) for a in (features, points)
-        )
+        x, at = (np.pad(np.asarray(a[start:stop], np.float32), pad).reshape(*shape, -1) for a in (features, points))
         parts.append((kernel(source.g, source.f, x, at), stop - start))
         start = stop
     if not parts:
-        parts = [(kernel(source.g, source.f, *(np.zeros((1, BLOCK_ROWS, a.shape[1]), np.float32) for a in (features, points))), 0)]
+        nothing = (np.zeros((1, BLOCK_ROWS, a.shape[1]), np.float32) for a in (features, points))
+        parts = [(kernel(source.g, source.f, *nothing), 0)]
 
     def joined(k: int) -> np.ndarray:
         pieces = [np.asarray(out[k], float) for out, _ in parts]
@@ -382,7 +380,8 @@ def _logits(g: QueryNetwork, f: QueryNetwork, x, z):
     """Logit of the members' mean CDF and its slope, (blocks, rows, T) each."""
 
     def block(arrays):
-        return inversion.average_logits(*eqx.filter_vmap(lambda net: _with_slope(net, *arrays))(g), xp=jnp)
+        logits, slopes = eqx.filter_vmap(lambda net: _with_slope(net, *arrays))(g)
+        return inversion.average_logits(logits, slopes, xp=jnp)
 
     return jax.lax.map(block, (x, z))
 

@@ -163,7 +163,7 @@ def _tilt(z: np.ndarray, level: np.ndarray) -> np.ndarray:
     flat = np.diff(level, axis=1) <= gap
     if not flat.any():
         return level
-    n, k = level.shape
+    k = level.shape[1]
     out = level.copy()
     rows = flat.any(1)
     z, level, flat = z[rows], level[rows], flat[rows]
@@ -279,7 +279,7 @@ def average(parts: list[Knots]) -> Knots:
     return knots._replace(correction=np.max([part.correction for part in parts], axis=0))
 
 
-def average_logits(logits, slopes, xp: Any = np):
+def average_logits(logits: Any, slopes: Any, xp: Any = np) -> tuple[Any, Any]:
     """Logit, and its slope, of the mean over the first axis of the CDFs with these logits and slopes.
 
     ``xp`` is the array library of the arguments, NumPy or ``jax.numpy``.

@@ -226,9 +226,7 @@ def gof(
         return _mean(np.log(np.maximum(value, 0.0) + epsilon), w)
 
 
-def mae(
-    y_true: ArrayLike, distribution: PredictiveDistribution, *, sample_weight: ArrayLike | None = None
-) -> float:
+def mae(y_true: ArrayLike, distribution: PredictiveDistribution, *, sample_weight: ArrayLike | None = None) -> float:
     """Mean absolute error of the conditional median.
 
     The paper's synthetic tables compare with the true median: ``mae(data.truth.median(), distribution)``.
@@ -254,9 +252,7 @@ def sharpness_curve(
 
 
 # -------------------------------------------------------------------------------------------- what peers have
-def rmse(
-    y_true: ArrayLike, distribution: PredictiveDistribution, *, sample_weight: ArrayLike | None = None
-) -> float:
+def rmse(y_true: ArrayLike, distribution: PredictiveDistribution, *, sample_weight: ArrayLike | None = None) -> float:
     """Root mean squared error of the conditional mean."""
     y, w = _checked(y_true, distribution, sample_weight)
     return float(np.sqrt(_mean((distribution.mean() - y) ** 2, w)))
@@ -368,9 +364,7 @@ def pinball(
     return _like(levels, w @ values / w.sum())
 
 
-def pinball_values(
-    y_true: ArrayLike, distribution: PredictiveDistribution, levels: ArrayLike = 0.5
-) -> np.ndarray:
+def pinball_values(y_true: ArrayLike, distribution: PredictiveDistribution, levels: ArrayLike = 0.5) -> np.ndarray:
     """(q - 1[y < Q(q)]) (y - Q(q)): (n,), or (n, L) for several levels q."""
     y, _ = _checked(y_true, distribution, None)
     q = _levels(levels)
@@ -433,9 +427,7 @@ def calibration_curve(
 
 
 # ------------------------------------------------------------------------------------------------------- CRPS
-def crps(
-    y_true: ArrayLike, distribution: PredictiveDistribution, *, sample_weight: ArrayLike | None = None
-) -> float:
+def crps(y_true: ArrayLike, distribution: PredictiveDistribution, *, sample_weight: ArrayLike | None = None) -> float:
     """Mean continuous ranked probability score, in the unit of the outcome; lower is better."""
     y, w = _checked(y_true, distribution, sample_weight)
     return _mean(crps_values(y, distribution), w)
@@ -479,9 +471,7 @@ def crps_from_quantiles(y_true: ArrayLike, quantiles: ArrayLike, levels: ArrayLi
     if np.any(np.diff(u) <= 0):
         raise ValueError("levels are strictly increasing; sort them and the columns of quantiles with them.")
     if not np.isfinite(quantile).all() or np.any(np.diff(quantile, axis=1) < 0):
-        raise ValueError(
-            "quantiles are finite and do not decrease along a row; np.sort(quantiles, axis=1) does."
-        )
+        raise ValueError("quantiles are finite and do not decrease along a row; np.sort(quantiles, axis=1) does.")
     u = np.concatenate([[0.0], u, [1.0]])
     out = np.zeros(len(y))
     for rows in _slices(len(y), 4 * len(u)):
@@ -495,9 +485,7 @@ def crps_from_quantiles(y_true: ArrayLike, quantiles: ArrayLike, levels: ArrayLi
         at = u[:-1] + passed * np.diff(u)
         over_at = over[:, :-1] - passed * rise
         # 2 u (y - Q) up to there and 2 (1 - u) (Q - y) from there are of degree two: Simpson's rule is exact
-        value = _simpson(u[:-1], at, over[:, :-1], over_at) + _simpson(
-            1.0 - u[1:], 1.0 - at, -over[:, 1:], -over_at
-        )
+        value = _simpson(u[:-1], at, over[:, :-1], over_at) + _simpson(1.0 - u[1:], 1.0 - at, -over[:, 1:], -over_at)
         out[rows] = value.sum(axis=1)
     return out
 
@@ -533,9 +521,7 @@ _KRONROD = np.array(
     ]
 )
 _NODES = np.concatenate([[-1.0], -_KRONROD[:, 0], [0.0], _KRONROD[::-1, 0], [1.0]])
-_FINE = np.concatenate(
-    [[0.0], _KRONROD[:, 1], [0.209482141084727828012999174891714], _KRONROD[::-1, 1], [0.0]]
-)
+_FINE = np.concatenate([[0.0], _KRONROD[:, 1], [0.209482141084727828012999174891714], _KRONROD[::-1, 1], [0.0]])
 _COARSE = np.zeros(17)
 _COARSE[2:-1:2] = np.polynomial.legendre.leggauss(7)[1]
 
@@ -552,9 +538,7 @@ def _crps_integral(y: np.ndarray, distribution: PredictiveDistribution) -> np.nd
         raise ValueError("the CRPS needs finite quantiles at the levels 1e-10 and 1 - 1e-10.")
     row = np.repeat(np.arange(n), ends.shape[1] - 1)
     low, high = ends[:, :-1].ravel(), ends[:, 1:].ravel()
-    value, error = _panels(
-        low, high, row, y, distribution.cdf(_at(low, high).reshape(n, -1)).reshape(len(row), -1)
-    )
+    value, error = _panels(low, high, row, y, distribution.cdf(_at(low, high).reshape(n, -1)).reshape(len(row), -1))
     done, left_over, used = np.zeros(n), np.zeros(n), np.full(n, ends.shape[1] - 1)
     for _ in range(_MOST_ROUNDS):
         total = done + np.bincount(row, value, n)
@@ -705,16 +689,12 @@ def _checked(
 ) -> tuple[np.ndarray, np.ndarray]:
     y = _outcomes(y_true)
     if len(y) != len(distribution):
-        raise ValueError(
-            f"y_true has {len(y)} rows but the distribution has {len(distribution)}; give the same rows."
-        )
+        raise ValueError(f"y_true has {len(y)} rows but the distribution has {len(distribution)}; give the same rows.")
     if sample_weight is None:
         return y, np.ones(len(y))
     w = np.asarray(sample_weight, float)
     if w.shape != y.shape:
-        raise ValueError(
-            f"sample_weight has one weight for each of the {len(y)} rows, not the shape {w.shape}."
-        )
+        raise ValueError(f"sample_weight has one weight for each of the {len(y)} rows, not the shape {w.shape}.")
     if not np.isfinite(w).all() or np.any(w < 0) or not w.sum() > 0:
         raise ValueError("sample_weight is finite and not negative, and not all of it is zero.")
     return y, w
@@ -724,9 +704,7 @@ def _levels(levels: ArrayLike) -> np.ndarray:
     check_levels(levels)
     q = np.atleast_1d(np.asarray(levels, float))
     if q.ndim != 1 or not len(q):
-        raise ValueError(
-            f"levels is a number or a vector of at least one number, not an array of shape {q.shape}."
-        )
+        raise ValueError(f"levels is a number or a vector of at least one number, not an array of shape {q.shape}.")
     return q
 
 
@@ -757,9 +735,7 @@ def _slices(n: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n))
 
 
-def _intervals(
-    distribution: PredictiveDistribution, q: np.ndarray
-) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+def _intervals(distribution: PredictiveDistribution, q: np.ndarray) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Ends (rows, L) of the central intervals, a slice of rows at a time."""
     for rows in _slices(len(distribution), 2 * len(q)):
         ends = distribution[rows].interval(q)

@@ -62,7 +62,8 @@ def load_model(path: str | Path, *, encoder: Any = None) -> CollaboratingRegress
     encoder
         The encoder the model was made with, if it had one: code is not stored in the file.
     """
-    from collabnets.regressor import CollaboratingRegressor, _keys
+    from collabnets.fitting import member_keys
+    from collabnets.regressor import CollaboratingRegressor
 
     path = Path(path)
     try:
@@ -76,7 +77,9 @@ def load_model(path: str | Path, *, encoder: Any = None) -> CollaboratingRegress
     description = json.loads(metadata["model"])
     if description["has_encoder"] and encoder is None:
         raise ValueError(f"the model in {path} has an encoder of your own: pass it as load_model(path, encoder=...).")
-    parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in description["parameters"].items()}
+    parameters: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in description["parameters"].items()
+    }
     model = CollaboratingRegressor(**parameters, encoder=encoder)
     model._validate_params()
     model.columns_, model.outcome_ = Columns.from_dict(description["columns"]), Outcome(*description["outcome"])
@@ -89,7 +92,7 @@ def load_model(path: str | Path, *, encoder: Any = None) -> CollaboratingRegress
     model.g_ = model.f_ = None
     if not description["constant"]:
         width = len(model.columns_.feature_names_out)
-        starts = [model._networks(width, key) for key in _keys(0, int(model.n_members), of="start")]
+        starts = [model._networks(width, key) for key in member_keys(0, int(model.n_members), of="start")]
         templates = (stack(nets) for nets in zip(*starts, strict=True))
         model.g_, model.f_ = (_fill(net, name, tensors, path) for net, name in zip(templates, "gf", strict=True))
     return model

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+AnyArray = Array | np.ndarray
 Normalization = Literal["none", "scale", "batch"]
-Init = Literal["tiny", "ordinary"]
 Encoder = Callable[..., eqx.Module]
 
 ROWS, DRAWS = "rows", "draws"  # the mapped axes over which batch moments are taken
@@ -51,8 +51,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 class Moments(eqx.Module):
     """Stored mean and variance of a normalised quantity; updated by averaging, never by gradients."""
 
-    mean: Float[Array, "..."]
-    var: Float[Array, "..."]
+    mean: Float[AnyArray, "..."]
+    var: Float[AnyArray, "..."]
 
 
 class MomentsOf(NamedTuple):
@@ -85,6 +85,7 @@ class Normalise(eqx.Module):
         self.moments = Moments(np.zeros(shape, np.float32), np.ones(shape, np.float32))
 
     def __call__(self, h: Array, batch: bool) -> tuple[Array, Moments]:
+        """The normalised quantity and the moments that were used."""
         if batch:
             axes = (ROWS, DRAWS)
             mean = jax.lax.pmean(h, axes)
@@ -97,15 +98,16 @@ class Normalise(eqx.Module):
 class Affine(eqx.Module):
     """Learnt scale and shift, after the batch's own normalisation where ``normalise`` is present."""
 
-    scale: Float[Array, " width"]
-    shift: Float[Array, " width"]
+    scale: Float[AnyArray, " width"]
+    shift: Float[AnyArray, " width"]
     normalise: Normalise | None
 
     def __init__(self, width: int, batch: bool) -> None:
         self.scale, self.shift = np.ones(width, np.float32), np.zeros(width, np.float32)
         self.normalise = Normalise((width,)) if batch else None
 
-    def __call__(self, h: Array, batch: bool) -> tuple[Array, Moments | None]:
+    def __call__(self, h: Array, batch: bool) -> tuple[AnyArray, Moments | None]:
+        """The scaled and shifted layer and the moments that were used, if any."""
         moments = None
         if self.normalise is not None:
             h, moments = self.normalise(h, batch)
@@ -129,6 +131,7 @@ class MomentMatching(eqx.Module):
         self.mean, self.deviation, self.matched = mean, deviation, matched
 
     def __call__(self, logit: Array, batch: bool) -> tuple[Array, Moments | None]:
+        """The logit with its moments set and the moments that were used, if any."""
         if not self.matched:
             return self.mean + self.deviation * logit, None
         logit, moments = self.normalise(logit, batch)
@@ -164,12 +167,12 @@ class QueryNetwork(eqx.Module):
     """
 
     encoder: eqx.Module | None
-    query_weight: Float[Array, " first"]
-    weights: list[Float[Array, "fan_in fan_out"]]
-    biases: list[Float[Array, " fan_out"]]
+    query_weight: Float[AnyArray, " first"]
+    weights: list[Float[AnyArray, "fan_in fan_out"]]
+    biases: list[Float[AnyArray, " fan_out"]]
     affines: list[Affine | None]
-    readout_weight: Float[Array, " last"]
-    readout_bias: Float[Array, ""]
+    readout_weight: Float[AnyArray, " last"]
+    readout_bias: Float[AnyArray, ""]
     output: MomentMatching | None
     activation: str = eqx.field(static=True)
 
@@ -179,8 +182,8 @@ class QueryNetwork(eqx.Module):
         widths: Sequence[int],
         *,
         activation: str = "elu",
-        init: Init = "tiny",
-        readout_init: Literal["tiny", "ordinary", "glorot"] = "glorot",
+        init: str = "tiny",
+        readout_init: str = "glorot",
         normalization: Normalization = "scale",
         output: MomentMatching | None = None,
         encoder: Encoder | None = None,
@@ -277,10 +280,10 @@ def _weights(rng: np.random.Generator, shape: tuple[int, int], init: str) -> np.
     return (deviation * rng.standard_normal(shape)).astype(np.float32)
 
 
-def _encoded_size(encoder: eqx.Module, n_features: int) -> int:
-    shape = eqx.filter_eval_shape(encoder, jax.ShapeDtypeStruct((n_features,), jnp.float32)).shape
+def _encoded_size(encoder: Any, n_features: int) -> int:
+    shape = eqx.filter_eval_shape(lambda x: encoder(x), jax.ShapeDtypeStruct((n_features,), jnp.float32)).shape
     if len(shape) != 1:
         raise ValueError(
-            f"an encoder maps the features of one row, shape ({n_features},), to a vector; this one gives shape {shape}."
+            f"an encoder maps the features of one row, shape ({n_features},), to a vector; it gives shape {shape}."
         )
     return int(shape[0])

@@ -508,9 +508,7 @@ def _checked_weight(sample_weight: Any, n: int) -> np.ndarray:
     if (weight < 0).any():
         raise ValueError("Negative values in sample_weight; a weight is how often a row counts, 0 or more.")
     if not weight.any():
-        raise ValueError(
-            "Sample weights must contain at least one non-zero number; drop them or correct them."
-        )
+        raise ValueError("Sample weights must contain at least one non-zero number; drop them or correct them.")
     return weight
 
 

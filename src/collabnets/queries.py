@@ -72,19 +72,17 @@ def level_quantiles(spec: object) -> np.ndarray:
         if q.shape != LEVELS.shape or not (np.all(np.diff(q) >= 0) and q[0] >= 0 and q[-1] <= 1):
             raise ValueError("the ppf of q_distribution must increase from >= 0 to <= 1: it draws levels.")
     else:
-        raise ValueError(
-            f"q_distribution is 'uniform', ('beta', a, b) or an object with a ppf method, not {spec!r}."
-        )
+        raise ValueError(f"q_distribution is 'uniform', ('beta', a, b) or an object with a ppf method, not {spec!r}.")
     return np.clip(q, EDGE, 1.0 - EDGE)
 
 
 def logit_moments(spec: object) -> tuple[float, float]:
     """Mean and standard deviation of logit(q) for q ~ p(q): the targets of moment matching (0, 3.29^.5 if uniform)."""
     u = (np.arange(200_000) + 0.5) / 200_000
-    l = logit(np.interp(u, LEVELS, level_quantiles(spec)))
+    logits = logit(np.interp(u, LEVELS, level_quantiles(spec)))
     if isinstance(spec, str):
         return 0.0, float(np.pi / np.sqrt(3.0))
-    return float(l.mean()), float(l.std())
+    return float(logits.mean()), float(logits.std())
 
 
 # -------------------------------------------------------------------- p(Z)
@@ -132,5 +130,3 @@ def empirical_quantiles(y: np.ndarray, levels: ArrayLike, weight: np.ndarray | N
     w = np.ones(len(y)) if weight is None else weight
     middle = np.cumsum(w[order]) - 0.5 * w[order]
     return np.interp(np.asarray(levels), middle / w.sum(), y[order])
-
-

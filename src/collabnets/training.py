@@ -19,19 +19,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
 from collabnets import checkpoint as checkpoints
 from collabnets.losses import f_loss, g_loss, pinball_loss
-from collabnets.networks import MomentsOf, QueryNetwork, respond_rows, store_moments, trainable
+from collabnets.networks import AnyArray, MomentsOf, QueryNetwork, respond_rows, store_moments, trainable
 from collabnets.queries import QuantileTable, stratified
 
 CHUNK = 500
@@ -55,7 +55,7 @@ class Plan:
     g_steps, f_steps
         Steps of each network in an iteration of the joint phase.
     f_first
-        The order in the joint phase: f before g, as the paper's Algorithm 1 lists them, or g before f, as its code does.
+        Order in the joint phase: f before g, as the paper's Algorithm 1 lists them, or g before f, as its code does.
     consistency
         Weight lambda of the consistency term in the loss of g (second lemma of Appendix B).
     thresholds_by_row
@@ -147,12 +147,12 @@ class Member(NamedTuple):
         Its held-out rows, padded with weight 0.
     """
 
-    key: PRNGKeyArray
-    which: Int[Array, ""]
-    rows: Int[Array, " S"]
-    n_rows: Int[Array, ""]
-    held: Int[Array, " H"]
-    held_weight: Float[Array, " H"]
+    key: AnyArray
+    which: Int[AnyArray, "..."]
+    rows: Int[AnyArray, "... S"]
+    n_rows: Int[AnyArray, "..."]
+    held: Int[AnyArray, "... H"]
+    held_weight: Float[AnyArray, "... H"]
 
 
 class State(eqx.Module):
@@ -176,8 +176,8 @@ class Best(eqx.Module):
     """The state of the lowest held-out loss of the current phase, and how long ago that was."""
 
     state: State
-    loss: Float[Array, " members"]
-    stale: Int[Array, " members"]
+    loss: Float[AnyArray, " members"]
+    stale: Int[AnyArray, " members"]
 
 
 class Losses(NamedTuple):
@@ -205,7 +205,7 @@ class Losses(NamedTuple):
 # -------------------------------------------------------------------- which rows
 
 
-def batch_rows(key: PRNGKeyArray, iteration: Int[Array, " C"], n: Int[Array, ""], batch_size: int) -> Int[Array, "C B"]:
+def batch_rows(key: AnyArray, iteration: Int[Array, " C"], n: Int[AnyArray, ""], batch_size: int) -> Int[Array, "C B"]:
     """Positions in 0..n-1 of the mini-batches of some iterations: each epoch is a new shuffle, cut into batches.
 
     The shuffle is a keyed permutation evaluated only where it is needed (a Feistel cipher on the smallest even number
@@ -333,7 +333,7 @@ def _compiler_options() -> dict[str, str] | None:
 
 @eqx.filter_jit
 def draw(
-    chunk: int, batch_size: int, n_draws: int, members: Member, phase: Int[Array, ""], start: Int[Array, ""]
+    chunk: int, batch_size: int, n_draws: int, members: Member, phase: Any, start: Any
 ) -> tuple[Int[Array, "members chunk B"], Float[Array, "members chunk B D"]]:
     """Rows of the mini-batches of ``chunk`` iterations from ``start`` of a phase, and their uniform draws."""
 
@@ -379,7 +379,7 @@ def _run_chunk(
 
 @lru_cache
 def _compiled_chunk():
-    return eqx.filter_jit(_run_chunk, compiler_options=_compiler_options())
+    return eqx.filter_jit(compiler_options=_compiler_options())(_run_chunk)  # type: ignore[call-overload]
 
 
 def run_chunk(
@@ -481,7 +481,7 @@ def train(plan: Plan, schedule: Schedule, state: State, data: Data, members: Mem
             if interrupted.is_set() and not run.finished:
                 run.stop()
                 warnings.warn(
-                    f"training was interrupted after {run.done} of {total} iterations; the model is kept as it was then.",
+                    f"training was interrupted after {run.done} of {total} iterations; the model is kept as it is.",
                     RuntimeWarning,
                     stacklevel=4,
                 )
@@ -516,9 +516,8 @@ class _Run:
         n_steps = min(s.chunk, length - self.step)
         if s.patience is not None:
             n_steps = min(n_steps, s.check_every - self.step % s.check_every)
-        rows, u = draw(
-            s.chunk, self.plan.batch_size, self.plan.n_draws, self.members, *np.int32([self.phase_index, self.step])
-        )
+        phase_index, step = np.int32(self.phase_index), np.int32(self.step)
+        rows, u = draw(s.chunk, self.plan.batch_size, self.plan.n_draws, self.members, phase_index, step)
         state, losses = run_chunk(
             self.plan, phase, s.width, self.state, self.data, self.members, rows, u, n_steps, self.step_scale
         )
@@ -539,8 +538,9 @@ class _Run:
     def _look(self, phase: Phase) -> None:
         s = self.schedule
         loss = held_out_loss(self.plan, s.judge_f and phase == "joint", self.state, self.data, self.members)
+        patience = np.int32(s.patience or 0)
         self.looks.append((self.done, np.asarray(loss)))
-        self.best = keep_best(self.best, self.state, loss, np.int32(s.patience), np.float32(s.tolerance))
+        self.best = keep_best(self.best, self.state, loss, patience, np.float32(s.tolerance))
 
     def _end_phase(self) -> None:
         if self.schedule.patience is not None:

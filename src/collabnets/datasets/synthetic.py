@@ -83,9 +83,7 @@ def sinusoid_truth(X: ArrayLike) -> PredictiveDistribution:
     return ScipyDistribution(stats.norm, loc=mean, scale=0.5 + 0.3 * mean)
 
 
-def heteroskedastic_gaussian(
-    n: int = 1000, *, random_state: Seed = 2020
-) -> Synthetic[PredictiveDistribution]:
+def heteroskedastic_gaussian(n: int = 1000, *, random_state: Seed = 2020) -> Synthetic[PredictiveDistribution]:
     """Section 5.3.1: y ~ N(mu, sigma^2) with mu ~ N(0, 4), sigma ~ U(0.5, 2.5) and x = [mu, sigma].
 
     The 4 is a variance. The paper prints the range of sigma as "Unif(0.5,2,5)", a comma for the point.
@@ -123,9 +121,7 @@ def weibull_truth(X: ArrayLike) -> PredictiveDistribution:
 
 
 # ------------------------------------------------------------------------------------------------ two outputs
-def bivariate_gaussian(
-    n: int = 2000, *, rho: float = 0.5, random_state: Seed = 2020
-) -> Synthetic[BivariateGaussian]:
+def bivariate_gaussian(n: int = 2000, *, rho: float = 0.5, random_state: Seed = 2020) -> Synthetic[BivariateGaussian]:
     """Appendix E, first case: two correlated Gaussian outputs, x = [mu_1, mu_2, sigma_1, sigma_2].
 
     mu_k ~ N(0, 2) and sigma_k ~ U(1, 2). The 2 is a standard deviation here, unlike in Section 5.3.1: the
@@ -232,9 +228,7 @@ class TwoOutputDistribution(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} rows)"
 
-    def _at_points(
-        self, function: Callable[[np.ndarray, np.ndarray], np.ndarray], z: ArrayLike
-    ) -> np.ndarray:
+    def _at_points(self, function: Callable[[np.ndarray, np.ndarray], np.ndarray], z: ArrayLike) -> np.ndarray:
         a = np.asarray(z, float)
         if a.ndim not in (1, 2, 3) or a.shape[-1] != 2 or (a.ndim == 3 and a.shape[0] != len(self)):
             raise ValueError(
@@ -281,9 +275,7 @@ class BivariateGaussian(TwoOutputDistribution):
         out = special.ndtr(h) * special.ndtr(k)
         for node, weight in zip(half * (x + 1.0), half * w, strict=True):
             sine = np.sin(node)
-            out += (
-                weight / (2 * np.pi) * np.exp(-0.5 * (h * h + k * k - 2 * h * k * sine) / (1 - sine * sine))
-            )
+            out += weight / (2 * np.pi) * np.exp(-0.5 * (h * h + k * k - 2 * h * k * sine) / (1 - sine * sine))
         return np.clip(out, 0.0, 1.0)
 
     def _logpdf(self, z1: np.ndarray, z2: np.ndarray) -> np.ndarray:
@@ -389,9 +381,7 @@ class CircularAverage(TwoOutputDistribution):
         """
         c = _each_row(given, len(self))
         if not np.all((np.abs(c) < 1) & (np.abs(c) > 1e-100)):
-            raise ValueError(
-                "a given output of the circular case lies strictly between -1 and 1 and is not 0."
-            )
+            raise ValueError("a given output of the circular case lies strictly between -1 and 1 and is not 0.")
         return _CircularConditional(self.kappa, _check_output(output), c)
 
     def mean(self) -> np.ndarray:
@@ -438,9 +428,7 @@ class _CircularMarginal(PredictiveDistribution):
         return _solve(cdf_and_pdf, level.ravel(), *ends).reshape(q.shape)
 
     def _logpdf(self, z: np.ndarray) -> np.ndarray:
-        return _in_blocks(
-            partial(_circular_marginal_logpdf, self.output), 8 * 256, *_with_kappa(self.kappa, z)
-        )
+        return _in_blocks(partial(_circular_marginal_logpdf, self.output), 8 * 256, *_with_kappa(self.kappa, z))
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         joint = CircularAverage(self.kappa)
@@ -459,9 +447,7 @@ class _CircularConditional(PredictiveDistribution):
         self.period = 2 * special.ellipkm1(given**2)
         modes = _modes(self.period)
         middle = (np.arange(modes) + 0.5) / modes
-        h = np.exp(
-            _circular_log_h(output, kappa[:, :1], kappa[:, 1:], given[:, None], middle * self.period[:, None])
-        )
+        h = np.exp(_circular_log_h(output, kappa[:, :1], kappa[:, 1:], given[:, None], middle * self.period[:, None]))
         self.series = h @ np.cos(np.pi * np.outer(middle, np.arange(modes))) * (2.0 / modes)
         self.series[:, 0] *= 0.5
 
@@ -544,9 +530,7 @@ def _modes(period: np.ndarray) -> int:
     return int(32 + 6 * np.max(period))
 
 
-def _circular_marginal_logpdf(
-    output: int, kappa1: np.ndarray, kappa2: np.ndarray, z: np.ndarray
-) -> np.ndarray:
+def _circular_marginal_logpdf(output: int, kappa1: np.ndarray, kappa2: np.ndarray, z: np.ndarray) -> np.ndarray:
     inside, regular = np.abs(z) < 1, np.abs(z) > 1e-100
     c = np.where(inside & regular, z, 0.5)[..., None]
     period = 2 * special.ellipkm1(c * c)
@@ -682,9 +666,7 @@ def _check_output(output: int) -> int:
 def _each_row(value: ArrayLike, n: int) -> np.ndarray:
     a = np.asarray(value, float)
     if a.ndim > 1 or (a.ndim == 1 and len(a) != n):
-        raise ValueError(
-            f"the given output is a number or has one value for each of the {n} rows, not {a.shape}."
-        )
+        raise ValueError(f"the given output is a number or has one value for each of the {n} rows, not {a.shape}.")
     return np.broadcast_to(a, n)
 
 
