@@ -349,7 +349,7 @@ MANY_BLOCKS = 32
 
 
 def _by_blocks(kernel, source: Source, features: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Run ``kernel(source networks, x, points)`` over blocks of rows; results in float64, rows on the last axis but one."""
+    """Run ``kernel(source networks, x, points)`` over blocks of rows; float64, with rows on the last axis but one."""
     n, start, parts = len(features), 0, []
     while start < n:
         blocks = MANY_BLOCKS if n - start >= BLOCK_ROWS * MANY_BLOCKS // 2 else 1

@@ -63,7 +63,7 @@ class Table(NamedTuple):
             )
             thresholds = (table - scale.loc) / scale.scale
         seed = int(check_random_state(model.random_state).randint(2**31 - 1))
-        return _Table(
+        return Table(
             columns,
             scale,
             columns.transform(X),
@@ -112,6 +112,7 @@ def fit_together(
 
 
 def fit_tables(models: list[CollaboratingRegressor], tables: list[Table]) -> list[CollaboratingRegressor]:
+    """Train models on tables that were read, all at once, and write what they learnt onto them."""
     for model, table in zip(models, tables, strict=True):
         model.columns_, model.outcome_ = table.columns, table.outcome
     varied = [(m, t) for m, t in zip(models, tables, strict=True) if not t.outcome.constant]

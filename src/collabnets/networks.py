@@ -213,11 +213,11 @@ class QueryNetwork(eqx.Module):
         """h(query, x) from the context of x, and the moments it used, one entry a normalised quantity."""
         activate = ACTIVATIONS[self.activation]
         seen: list[Moments | None] = []
-        h = query * self.query_weight + context
+        h: AnyArray = query * self.query_weight + context
         for i, affine in enumerate(self.affines):
             if i > 0:
                 h = h @ self.weights[i] + self.biases[i]
-            h = activate(h)
+            h = activate(jnp.asarray(h))
             if affine is not None:
                 h, moments = affine(h, moments_of.hidden_from_batch)
                 seen.append(moments)
