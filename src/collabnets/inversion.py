@@ -28,7 +28,7 @@ from scipy.special import expit, log_expit, spence
 
 # Largest difference in probability allowed between a spline and the g it stands for, where g increases.
 TOLERANCE = 1e-5
-N_KNOTS = 96
+N_KNOTS = 128
 MAX_ROUNDS = 4
 # The spline of a round is about this much closer to g than the spline of the round before it was.
 GAIN = 50.0

@@ -106,12 +106,12 @@ class Affine(eqx.Module):
         self.scale, self.shift = np.ones(width, np.float32), np.zeros(width, np.float32)
         self.normalise = Normalise((width,)) if batch else None
 
-    def __call__(self, h: Array, batch: bool) -> tuple[AnyArray, Moments | None]:
+    def __call__(self, h: Array, batch: bool) -> tuple[Array, Moments | None]:
         """The scaled and shifted layer and the moments that were used, if any."""
         moments = None
         if self.normalise is not None:
             h, moments = self.normalise(h, batch)
-        return self.scale * h + self.shift, moments
+        return jnp.asarray(self.scale * h + self.shift), moments
 
 
 class MomentMatching(eqx.Module):
@@ -213,11 +213,11 @@ class QueryNetwork(eqx.Module):
         """h(query, x) from the context of x, and the moments it used, one entry a normalised quantity."""
         activate = ACTIVATIONS[self.activation]
         seen: list[Moments | None] = []
-        h: AnyArray = query * self.query_weight + context
+        h = jnp.asarray(query * self.query_weight + context)
         for i, affine in enumerate(self.affines):
             if i > 0:
                 h = h @ self.weights[i] + self.biases[i]
-            h = activate(jnp.asarray(h))
+            h = activate(h)
             if affine is not None:
                 h, moments = affine(h, moments_of.hidden_from_batch)
                 seen.append(moments)
