@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import logit
@@ -44,10 +43,9 @@ class QuantileTable(NamedTuple):
         return (self.values[row, right - 1] * (b - u) + self.values[row, right] * (u - a)) / (b - a)
 
 
-def stratified(key: PRNGKeyArray, n_rows: int, n_draws: int) -> Float[Array, "n_rows n_draws"]:
-    """Uniform draws, one in each of ``n_draws`` equal strata of (0, 1) for every row."""
-    u = jax.random.uniform(key, (n_rows, n_draws))
-    return (u + jnp.arange(n_draws)[None, :]) / n_draws
+def stratified(u: Float[Array, "*n M"]) -> Float[Array, "*n M"]:
+    """Turn M independent uniform draws into one in each of M equal strata of (0, 1)."""
+    return (u + jnp.arange(u.shape[-1], dtype=u.dtype).reshape((1,) * (u.ndim - 1) + (-1,))) / u.shape[-1]
 
 
 # -------------------------------------------------------------------- p(q)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 import optax
 from numpy.typing import ArrayLike
@@ -292,9 +291,9 @@ class CollaboratingRegressor(DistributionRegressor):
     def _source(self) -> Source:
         return Source(self.g_, self.f_, self.method == "cn-f", self._start, self.outcome_.loc, self.outcome_.scale)
 
-    def _networks(self, n_features: int, key: Any) -> tuple[QueryNetwork, QueryNetwork]:
+    def _networks(self, n_features: int, key: np.ndarray) -> tuple[QueryNetwork, QueryNetwork]:
         """Start one member."""
-        g_key, f_key = jax.random.split(key)
+        g_key, f_key = np.random.SeedSequence(key.tolist()).generate_state(4).reshape(2, 2)
         shared: dict[str, Any] = {
             "activation": self.activation,
             "normalization": self.normalization,

@@ -9,6 +9,7 @@ depends on the seed and the iteration's number alone, so the chunk size does not
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import signal
 import threading
@@ -26,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
@@ -215,7 +217,8 @@ def batch_rows(key: AnyArray, iteration: Int[Array, " C"], n: Int[AnyArray, ""],
     per_epoch = n // batch_size
     epoch, slot = iteration // per_epoch, iteration % per_epoch
     position = (slot[:, None] * batch_size + jnp.arange(batch_size)[None, :]).astype(jnp.uint32)
-    round_keys = jax.vmap(lambda e: jax.random.bits(jax.random.fold_in(key, e), (ROUNDS,)))(epoch)
+    seeds = _mix(key[0] ^ _mix(key[1] ^ epoch.astype(jnp.uint32)))
+    round_keys = _mix(seeds[:, None] + jnp.arange(1, ROUNDS + 1, dtype=jnp.uint32)[None, :] * jnp.uint32(0x9E3779B9))
     half = (33 - jax.lax.clz(jnp.maximum(n - 1, 1)).astype(jnp.uint32)) // 2
     mask = (jnp.uint32(1) << half) - 1
 
@@ -236,6 +239,15 @@ def batch_rows(key: AnyArray, iteration: Int[Array, " C"], n: Int[AnyArray, ""],
 
     walked, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[1]), walk, (position, position >= 0))
     return walked.astype(jnp.int32)
+
+
+def uniform(key: AnyArray, iteration: Int[Array, " C"], shape: tuple[int, ...]) -> Float[Array, "C ..."]:
+    """Uniform draws in (0, 1) of some iterations: Threefry on (iteration, position), whatever the other iterations."""
+    size = math.prod(shape)
+    high = jnp.repeat(iteration.astype(jnp.uint32), size)
+    low = jnp.tile(jnp.arange(size, dtype=jnp.uint32), len(iteration))
+    bits = threefry_2x32(key, jnp.concatenate([high, low]))[: len(high)]
+    return ((bits >> 9).astype(jnp.float32) + 0.5).reshape(len(iteration), *shape) * jnp.float32(2.0**-23)
 
 
 def _mix(h: Array) -> Array:
@@ -339,10 +351,12 @@ def draw(
 
     def one_member(member: Member):
         iteration = start + jnp.arange(chunk)
-        row_key, query_key = jax.random.split(jax.random.fold_in(member.key, phase))
+        row_key, query_key = (
+            member.key ^ _mix(phase.astype(jnp.uint32)),
+            member.key[::-1] ^ _mix(~phase.astype(jnp.uint32)),
+        )
         rows = member.rows[batch_rows(row_key, iteration, member.n_rows, batch_size)]
-        keys = jax.vmap(lambda i: jax.random.fold_in(query_key, i))(iteration)
-        return rows, jax.vmap(lambda k: stratified(k, batch_size, n_draws))(keys)
+        return rows, stratified(uniform(query_key, iteration, (batch_size, n_draws)))
 
     return jax.vmap(one_member)(members)
 

@@ -1,0 +1,71 @@
+"""One small fitted model of every variant, each fitted once a session: the table over which laws are tested."""
+
+from functools import lru_cache
+
+import numpy as np
+from scipy import stats
+
+from collabnets import CollaboratingRegressor
+
+TINY = {
+    "hidden_layer_sizes": (8,),
+    "hidden_layer_sizes_f": (8,),
+    "init": "ordinary",
+    "learning_rate_init": 5e-3,
+    "learning_rate_init_f": 5e-3,
+    "batch_size": 16,
+    "pretrain_iter": 300,
+    "max_iter": 200,
+    "random_state": 0,
+    "verbose": 0,
+}
+
+
+def normal_thresholds(q, X):
+    """A fixed f: a normal distribution around the first column."""
+    return 3.0 * stats.norm.ppf(q)[None, :] + np.asarray(X, float)[:, :1]
+
+
+VARIANTS = {
+    "cn-g": {},
+    "cn-f": {"method": "cn-f"},
+    "g-only": {"method": "g-only"},
+    "q beta": {"q_distribution": ("beta", 0.5, 0.5)},
+    "q scipy": {"q_distribution": stats.beta(2, 3), "moment_matching": "none"},
+    "q beta, cn-f": {"q_distribution": ("beta", 0.5, 0.5), "method": "cn-f"},
+    "z marginal": {"z_distribution": "marginal"},
+    "z marginal, cn-f": {"z_distribution": "marginal", "method": "cn-f"},
+    "z scipy": {"z_distribution": stats.norm(0, 6)},
+    "z function": {"z_distribution": normal_thresholds},
+    "z function, g-only": {"z_distribution": normal_thresholds, "method": "g-only"},
+    "moments of the batch": {"moment_matching": "batch"},
+    "moments of the batch, q beta": {"moment_matching": "batch", "q_distribution": ("beta", 0.5, 0.5)},
+    "no moment matching": {"moment_matching": "none"},
+    "batch normalisation": {"normalization": "batch"},
+    "no normalisation": {"normalization": "none"},
+    "ensemble": {"n_members": 3},
+    "ensemble, g-only": {"n_members": 3, "method": "g-only"},
+    "ensemble, bootstrap": {"n_members": 3, "member_rows": "bootstrap"},
+    "ensemble, folds": {"n_members": 3, "member_rows": "folds", "early_stopping": True},
+    "ensemble, cn-f": {"n_members": 3, "method": "cn-f"},
+    "early stopping": {"early_stopping": True},
+    "untrained": {"pretrain_iter": 0, "max_iter": 0},
+    "overtrained": {"learning_rate_init": 0.1, "learning_rate_init_f": 0.1},
+}
+
+
+def model(name="cn-g", **changes):
+    return CollaboratingRegressor(**{**TINY, **VARIANTS[name], **changes})
+
+
+@lru_cache
+def table(n=100):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n, 2))
+    y = 2.0 * X[:, 0] + (0.5 + np.abs(X[:, 1])) * rng.gumbel(size=n)
+    return X, y
+
+
+@lru_cache
+def fitted(name="cn-g"):
+    return model(name).fit(*table())
