@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 AnyArray = Array | np.ndarray
 Normalization = Literal["none", "scale", "batch"]
@@ -187,7 +187,7 @@ class QueryNetwork(eqx.Module):
         normalization: Normalization = "scale",
         output: MomentMatching | None = None,
         encoder: Encoder | None = None,
-        key: PRNGKeyArray,
+        key: AnyArray,
     ) -> None:
         rng = np.random.default_rng(np.asarray(key))  # NumPy's: nothing to compile for a start
         self.encoder = None if encoder is None else encoder(n_features, key=key)

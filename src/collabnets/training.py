@@ -351,10 +351,8 @@ def draw(
 
     def one_member(member: Member):
         iteration = start + jnp.arange(chunk)
-        row_key, query_key = (
-            member.key ^ _mix(phase.astype(jnp.uint32)),
-            member.key[::-1] ^ _mix(~phase.astype(jnp.uint32)),
-        )
+        of_phase = _mix(phase.astype(jnp.uint32) + jnp.arange(4, dtype=jnp.uint32) * 2)
+        row_key, query_key = member.key ^ of_phase[:2], member.key ^ of_phase[2:]
         rows = member.rows[batch_rows(row_key, iteration, member.n_rows, batch_size)]
         return rows, stratified(uniform(query_key, iteration, (batch_size, n_draws)))
 
