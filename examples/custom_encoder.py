@@ -32,7 +32,7 @@ class Periodic(eqx.Module):
         return jnp.concatenate([x, jnp.sin(angles), jnp.cos(angles)])
 
 
-iterations = 200 if os.environ.get("QUICK") else 5_000
+iterations = 200 if os.environ.get("QUICK") else 3_000
 train = sinusoid(1_000, equally_spaced=False, random_state=0)
 test = sinusoid(1_000, equally_spaced=False, random_state=1)
 

@@ -14,7 +14,7 @@ import numpy as np
 from collabnets import CollaboratingRegressor
 from collabnets.datasets import heteroskedastic_gaussian, paper_splits
 
-iterations = 200 if os.environ.get("QUICK") else 6_000
+iterations = 200 if os.environ.get("QUICK") else 4_000
 levels = [0.01, 0.05, 0.5, 0.95, 0.99]
 data = heteroskedastic_gaussian()
 train, test = next(paper_splits(len(data.y)))

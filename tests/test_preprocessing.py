@@ -508,7 +508,7 @@ def test_canonical_rows_against_unique(hashing, drawn):
     assume(weight.any())
     useless = {
         "useless": lambda parts: np.zeros(len(parts[0]), dtype=np.uint64),
-        "poor": lambda parts: (parts[1][:, 0] > 0).astype(np.uint64),
+        "poor": lambda parts: (parts[0][:, 0] > 0).astype(np.uint64),
     }
     with pytest.MonkeyPatch.context() as patch:
         if hashing in useless:
@@ -545,6 +545,13 @@ def test_weights_and_repetitions_give_the_same_rows():
     assert_array_equal(total, counts)
     plain = [Columns.fit(X[once], total), Outcome.fit(y[once], total)]
     assert plain == [Columns.fit(X[copies][many], counts), Outcome.fit(y[copies][many], counts)]
+
+
+def test_canonical_rows_keep_their_order_in_another_unit_of_the_outcome():
+    rng = np.random.default_rng(6)
+    X, y = rng.integers(0, 9, (200, 1)).astype(float), rng.normal(size=200)
+    for a, b in ((1e-9, 0.0), (3.0, -7.0), (1e9, 1e10)):
+        assert_array_equal(canonical_rows(X, a * y + b)[0], canonical_rows(X, y)[0])
 
 
 def test_canonical_rows_of_a_frame_go_by_label():

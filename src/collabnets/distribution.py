@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import equinox as eqx
@@ -19,6 +21,8 @@ from collabnets.networks import QueryNetwork, respond_rows
 
 # Working memory that one step of a prediction may take, results not counted.
 BYTE_BUDGET = 64 * 2**20
+# How many such steps run at once.
+WORKERS = 4
 
 
 class Support(NamedTuple):
@@ -322,9 +326,19 @@ class NetworkDistribution(PredictiveDistribution):
         width = max(int(np.prod(shape[1:])), 4 * inversion.N_KNOTS)
         if self._knots is None and 8 * 3 * inversion.N_KNOTS * len(self) <= BYTE_BUDGET:
             self._knots = self._make_knots(slice(None))
-        for rows in self._chunks(width):
+
+        def fill(rows: slice) -> None:
             knots = self._make_knots(rows) if self._knots is None else self._knots.take(rows)
             out[rows] = answer(SplineDistribution(knots, self.source.loc, self.source.scale), rows)
+
+        pieces = list(self._chunks(width))
+        if len(pieces) < 2:
+            for rows in pieces:
+                fill(rows)
+        else:
+            fill(pieces[0])  # compiles, once
+            with ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
+                list(pool.map(fill, pieces[1:]))
         return out
 
     def _make_knots(self, rows: slice) -> Knots:

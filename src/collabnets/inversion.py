@@ -203,12 +203,12 @@ def adaptive_knots(evaluate: Evaluate, start: np.ndarray, n: int) -> Knots:
     evaluate
         ``evaluate(rows, z)`` gives logit and slope, both (len(rows), K), of the rows ``rows`` at points z.
     start
-        Increasing points (K_0,) that cover the range to search.
+        Increasing points (K_0,), or (n, K_0) with their own for each row, that cover the range to search.
     n
         How many rows there are.
     """
     every = np.arange(n)
-    z = np.broadcast_to(start, (n, len(start)))
+    z = np.broadcast_to(start, (n, start.shape[-1]))
     knots = make_monotone(z, *evaluate(every, z))
     open_rows, out = every, None
     for _ in range(MAX_ROUNDS):
@@ -268,14 +268,14 @@ def knots_from_quantiles(q: np.ndarray, z: np.ndarray, slope: np.ndarray) -> Kno
 
 def average(parts: list[Knots]) -> Knots:
     """The spline of the average of several CDFs, on knots of its own."""
-    first = min(part.z[:, 0].min() for part in parts)
-    last = max(part.z[:, -1].max() for part in parts)
+    first = np.min([part.z[:, 0] for part in parts], axis=0)
+    last = np.max([part.z[:, -1] for part in parts], axis=0)
 
     def mixture(rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         pairs = [evaluate_logit(part.take(rows), z) for part in parts]
         return average_logits(np.stack([a for a, _ in pairs]), np.stack([b for _, b in pairs]))
 
-    knots = adaptive_knots(mixture, np.linspace(first, last, 2 * N_KNOTS), len(parts[0].z))
+    knots = adaptive_knots(mixture, np.linspace(first, last, 2 * N_KNOTS, axis=1), len(first))
     return knots._replace(correction=np.max([part.correction for part in parts], axis=0))
 
 
@@ -289,12 +289,13 @@ def average_logits(logits: Any, slopes: Any, xp: Any = np) -> tuple[Any, Any]:
     below, above = -xp.logaddexp(0.0, -logits), -xp.logaddexp(0.0, logits)
     log_p, log_not_p = (_log_mean_exp(a, xp) for a in (below, above))
     weight = xp.exp(below + above - log_p - log_not_p) / len(logits)
-    return log_p - log_not_p, (weight * slopes).sum(0)
+    return (log_p - log_not_p)[0], (weight * slopes).sum(0)
 
 
 def _log_mean_exp(a, xp: Any):
-    top = a.max(0)
-    return top + xp.log(xp.exp(a - top).mean(0))
+    """Over the first axis, which stays with length 1."""
+    top = a.max(0, keepdims=True)
+    return top + xp.log(xp.exp(a - top).mean(0, keepdims=True))
 
 
 # -------------------------------------------------------------------- moments

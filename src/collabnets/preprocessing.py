@@ -331,7 +331,8 @@ def canonical_rows(X: Any, y: Any, sample_weight: Any = None) -> tuple[np.ndarra
     """Distinct rows of (X, y) with summed weights, in an order that depends on the rows and not on theirs.
 
     A fit on the rows `index` with `weight` is the same, bit for bit, when rows are permuted, when weights
-    stand for repetitions, and when rows of weight zero are removed.
+    stand for repetitions, and when rows of weight zero are removed. The order of a single outcome's rows is also the
+    same for a * y + b with a > 0, so that a fit in another unit sees the same rows in the same batches.
 
     Parameters
     ----------
@@ -357,7 +358,7 @@ def canonical_rows(X: Any, y: Any, sample_weight: Any = None) -> tuple[np.ndarra
     rows = np.flatnonzero(weight > 0)
     if len(rows) < len(X):  # before labels are ranked: a label of weight zero must not move the others
         X, outcome = X[weight > 0], outcome[rows]
-    order, first = _sorted_groups([_matrix(X), outcome])
+    order, first = _sorted_groups(_matrix(X), outcome)
     starts, group = np.flatnonzero(first), np.cumsum(first)
     weight = weight[rows[order]]
     if len(starts) < len(order):  # a sum of floats depends on its order: smallest first
@@ -530,20 +531,22 @@ def _location_scale(x: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     return float(mean * unit), 0.0 if deviation <= ROUNDING * abs(mean) else float(deviation * unit)
 
 
-def _sorted_groups(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Row order by hash, and where in it a new distinct row starts; exact, whatever the hash does."""
-    hashed = _row_hash(parts)
-    order = np.argsort(hashed, kind="stable")
+def _sorted_groups(features: np.ndarray, outcome: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row order by a hash of the features, then by outcome, and where in it a new distinct row starts.
+
+    Outcomes in another unit keep this order, for only their ranks count. Exact, whatever the hash does.
+    """
+    hashed = _row_hash([features])
+    order = np.lexsort((*outcome.T, hashed))
     hashed = hashed[order]
     tied = np.flatnonzero(hashed[1:] == hashed[:-1]) + 1
-    same = _same_rows(parts, order[tied - 1], order[tied])
-    if not same.all():  # different rows share a hash: sort those rows in full
+    same = _same_rows([features], order[tied - 1], order[tied])
+    if not same.all():  # different features share a hash: sort those rows in full
         clash = np.flatnonzero(np.isin(hashed, hashed[tied[~same]]))
-        bits = np.hstack([_bits(part[order[clash]]) for part in parts])
-        order[clash] = order[clash][np.lexsort((*bits.T, hashed[clash]))]
-        same = _same_rows(parts, order[tied - 1], order[tied])
+        bits = _bits(features[order[clash]])
+        order[clash] = order[clash][np.lexsort((*outcome[order[clash]].T, *bits.T, hashed[clash]))]
     first = np.ones(len(order), dtype=bool)
-    first[tied[same]] = False
+    first[tied] = ~_same_rows([features, outcome], order[tied - 1], order[tied])
     return order, first
 
 
