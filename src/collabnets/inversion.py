@@ -189,10 +189,9 @@ def _tilt(z: np.ndarray, level: np.ndarray) -> np.ndarray:
 def coarse_points(low: float, high: float, likely: np.ndarray) -> np.ndarray:
     """Increasing points from low to high to start a search with: evenly spaced ones and likely places together."""
     even = np.linspace(low, high, 17)
-    points = np.unique(np.concatenate([even, likely[(likely > low) & (likely < high)]]))
-    keep = np.diff(points, prepend=-np.inf) > 1e-3 * (high - low) / len(points)
-    keep[-1] = True
-    return points[keep].astype(np.float32).astype(float)
+    gap = 1e-3 * (high - low) / (len(even) + len(likely))
+    points = np.unique(np.concatenate([even, likely[(likely > low + gap) & (likely < high - gap)]]))
+    return points[np.diff(points, prepend=-np.inf) > gap].astype(np.float32).astype(float)
 
 
 def adaptive_knots(evaluate: Evaluate, start: np.ndarray, n: int) -> Knots:

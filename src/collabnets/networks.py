@@ -66,8 +66,8 @@ class MomentsOf(NamedTuple):
         For the moment matching of the logit.
     """
 
-    hidden_from_batch: bool = False
-    output_from_batch: bool = False
+    hidden_from_batch: bool | Array = False
+    output_from_batch: bool | Array = False
 
 
 STORED = MomentsOf()
@@ -84,14 +84,14 @@ class Normalise(eqx.Module):
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.moments = Moments(np.zeros(shape, np.float32), np.ones(shape, np.float32))
 
-    def __call__(self, h: Array, batch: bool) -> tuple[Array, Moments]:
+    def __call__(self, h: Array, batch: bool | Array) -> tuple[Array, Moments]:
         """The normalised quantity and the moments that were used."""
-        if batch:
+        now = jax.lax.stop_gradient(self.moments)
+        if batch is not False:
             axes = (ROWS, DRAWS)
             mean = jax.lax.pmean(h, axes)
-            now = Moments(mean, jax.lax.pmean((h - mean) ** 2, axes))
-        else:
-            now = jax.lax.stop_gradient(self.moments)
+            of_batch = Moments(mean, jax.lax.pmean((h - mean) ** 2, axes))
+            now = jax.tree.map(lambda a, b: jnp.where(batch, a, b), of_batch, now)
         return (h - now.mean) / jnp.sqrt(now.var + BATCH_EPSILON), now
 
 
@@ -106,7 +106,7 @@ class Affine(eqx.Module):
         self.scale, self.shift = np.ones(width, np.float32), np.zeros(width, np.float32)
         self.normalise = Normalise((width,)) if batch else None
 
-    def __call__(self, h: Array, batch: bool) -> tuple[Array, Moments | None]:
+    def __call__(self, h: Array, batch: bool | Array) -> tuple[Array, Moments | None]:
         """The scaled and shifted layer and the moments that were used, if any."""
         moments = None
         if self.normalise is not None:
@@ -130,7 +130,7 @@ class MomentMatching(eqx.Module):
         self.normalise = Normalise(())
         self.mean, self.deviation, self.matched = mean, deviation, matched
 
-    def __call__(self, logit: Array, batch: bool) -> tuple[Array, Moments | None]:
+    def __call__(self, logit: Array, batch: bool | Array) -> tuple[Array, Moments | None]:
         """The logit with its moments set and the moments that were used, if any."""
         if not self.matched:
             return self.mean + self.deviation * logit, None

@@ -257,7 +257,8 @@ def plot_pit(y: ArrayLike, dist: PredictiveDistribution, *, label: str | None = 
 def plot_losses(history: Losses, *, window: int = 100, ax: Axes | None = None) -> Axes:
     """Draw the losses of a fit, ``model.history_``, each averaged over ``window`` iterations and all members.
 
-    With uniform levels the joint loss of g settles near 0.5, the mean of -q log q - (1 - q) log(1 - q), once f inverts g.
+    Once f inverts g, the joint loss of g at uniform levels settles near 0.5, the mean of
+    -q log q - (1 - q) log(1 - q).
 
     Parameters
     ----------

@@ -334,6 +334,7 @@ class CollaboratingRegressor(DistributionRegressor):
             f_first=bool(self.f_first),
             consistency=float(self.consistency),
             thresholds_by_row=thresholds_by_row,
+            matched=self.moment_matching == "batch",
         )
 
     def _schedule(self, fingerprint: str) -> training.Schedule:

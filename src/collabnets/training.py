@@ -38,6 +38,9 @@ from collabnets.queries import QuantileTable, stratified
 
 CHUNK = 500
 HELD_OUT_DRAWS = 64
+# Batch moments of the logit mean something once f has learnt to be an inverse. At its start f is a constant, the
+# logits at f(q, x) hardly vary, and normalising them to unit spread would blow g up.
+MATCH_AFTER = 2000
 ROUNDS = 6  # of the shuffling cipher
 Phase = Literal["pretrain", "joint"]
 
@@ -62,6 +65,8 @@ class Plan:
         Weight lambda of the consistency term in the loss of g (second lemma of Appendix B).
     thresholds_by_row
         Whether p(Z) has a table of its own for every row, or one a data set.
+    matched
+        Whether g matches moments to those of the batch, from iteration ``MATCH_AFTER`` of the joint phase on.
     """
 
     optimizer_g: optax.GradientTransformation
@@ -73,6 +78,7 @@ class Plan:
     f_first: bool = False
     consistency: float = 0.0
     thresholds_by_row: bool = False
+    matched: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,12 +279,12 @@ def _descend(loss, net, opt_state, optimizer, step_scale):
     return store_moments(eqx.combine(weights, rest), seen), opt_state, value
 
 
-def _g_step(plan: Plan, state: State, batch, z, q, step_scale):
+def _g_step(plan: Plan, state: State, batch, z, q, step_scale, match: bool | Array = False):
     """Eq. (pre_loss) where q is None, else Eq. (gloss) at z = f(q, x), with the consistency term if it has a weight."""
     x, y, weight = batch
 
     def loss(g: QueryNetwork):
-        logit, seen = respond_rows(g, z, x, MomentsOf(True, q is not None))
+        logit, seen = respond_rows(g, z, x, MomentsOf(True, match))
         value = g_loss(logit, y[:, None] < z)
         if q is not None and plan.consistency:
             value = value + plan.consistency * f_loss(logit, q)
@@ -301,12 +307,12 @@ def _f_step(plan: Plan, state: State, batch, q, step_scale):
     return State(state.g, f, state.opt_g, opt_f), value
 
 
-def _joint_step(plan: Plan, state: State, batch, q, step_scale):
+def _joint_step(plan: Plan, state: State, batch, q, step_scale, match: bool | Array):
     def g_steps(state: State):
         value = jnp.zeros(())
         for _ in range(plan.g_steps):
             z, _ = respond_rows(state.f, q, batch[0])
-            state, value = _g_step(plan, state, batch, z, q, step_scale)
+            state, value = _g_step(plan, state, batch, z, q, step_scale, match)
         return state, value
 
     def f_steps(state: State):
@@ -360,7 +366,7 @@ def draw(
 
 
 def _run_chunk(
-    plan: Plan, phase: Phase, state: State, data: Data, members: Member, rows, u, n_steps, step_scale
+    plan: Plan, phase: Phase, state: State, data: Data, members: Member, rows, u, start, n_steps, step_scale
 ) -> tuple[State, Float[Array, "members chunk 2"]]:
     """Train all members for the first ``n_steps`` of the drawn iterations."""
     arrays, rest = eqx.partition(state, eqx.is_array)
@@ -380,7 +386,8 @@ def _run_chunk(
                 state, value = _g_step(plan, state, batch, query[i], None, step_scale)
                 value = jnp.stack([value, jnp.zeros(())])
             else:
-                state, value = _joint_step(plan, state, batch, query[i], step_scale)
+                match = start + i >= MATCH_AFTER if plan.matched else False
+                state, value = _joint_step(plan, state, batch, query[i], step_scale, match)
             return eqx.filter(state, eqx.is_array), losses.at[i].set(value)
 
         return jax.lax.fori_loop(0, n_steps, iterate, (arrays, jnp.zeros((rows.shape[0], 2))))
@@ -395,7 +402,17 @@ def _compiled_chunk():
 
 
 def run_chunk(
-    plan: Plan, phase: Phase, width: int | None, state: State, data: Data, members: Member, rows, u, n_steps, step_scale
+    plan: Plan,
+    phase: Phase,
+    width: int | None,
+    state: State,
+    data: Data,
+    members: Member,
+    rows,
+    u,
+    start,
+    n_steps,
+    step_scale,
 ) -> tuple[State, np.ndarray]:
     """Train all members, ``width`` of them under one ``vmap`` at a time.
 
@@ -410,7 +427,7 @@ def run_chunk(
             return jax.tree.map(lambda a: a[first : first + width] if eqx.is_array(a) else a, tree)
 
         group = (cut(state), data, cut(members), rows[first : first + width], u[first : first + width])
-        out = _compiled_chunk()(plan, phase, *group, np.int32(n_steps), np.float32(step_scale))
+        out = _compiled_chunk()(plan, phase, *group, np.int32(start), np.int32(n_steps), np.float32(step_scale))
         return jax.block_until_ready(out)
 
     starts = range(0, n_members, width)
@@ -531,7 +548,7 @@ class _Run:
         phase_index, step = np.int32(self.phase_index), np.int32(self.step)
         rows, u = draw(s.chunk, self.plan.batch_size, self.plan.n_draws, self.members, phase_index, step)
         state, losses = run_chunk(
-            self.plan, phase, s.width, self.state, self.data, self.members, rows, u, n_steps, self.step_scale
+            self.plan, phase, s.width, self.state, self.data, self.members, rows, u, self.step, n_steps, self.step_scale
         )
         values = losses[:, :n_steps].swapaxes(0, 1)
         if not np.isfinite(values).all():
