@@ -93,6 +93,8 @@ class PredictiveDistribution(ABC):
         if upper is None:
             return self._apply(self._cdf, z)
         low, high = np.broadcast_arrays(np.asarray(z, float), np.asarray(upper, float))
+        if np.isnan(high).any():
+            raise ValueError("the points or levels contain NaN; drop or fill them first.")
         if np.any(low > high):
             raise ValueError("cdf(a, b) is P(a < Y <= b) and needs a <= b; swap the two ends.")
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from collabnets import queries, training
 from collabnets.inversion import coarse_points
 from collabnets.networks import QueryNetwork, stack
-from collabnets.preprocessing import Columns, Outcome, canonical_rows
+from collabnets.preprocessing import Columns, Outcome, canonical_rows, feature_names
 
 if TYPE_CHECKING:
     from collabnets.regressor import CollaboratingRegressor
@@ -44,6 +44,7 @@ class Table(NamedTuple):
             )
         X = X if hasattr(X, "columns") else np.asarray(X) if isinstance(X, list | tuple) else X
         if hasattr(X, "columns"):
+            feature_names(X)  # refuses names that are not clear, in our own words
             validate_data(model, X, skip_check_array=True)
             outcome = column_or_1d(y, warn=True)
         else:

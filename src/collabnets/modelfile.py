@@ -63,7 +63,6 @@ def load_model(path: str | Path, *, encoder: Any = None) -> CollaboratingRegress
         The encoder the model was made with, if it had one: code is not stored in the file.
     """
     from collabnets.fitting import member_keys
-    from collabnets.regressor import CollaboratingRegressor
 
     path = Path(path)
     try:
@@ -74,9 +73,27 @@ def load_model(path: str | Path, *, encoder: Any = None) -> CollaboratingRegress
         raise ValueError(f"{path} is not a model file, or a damaged one.") from error
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{path} is not a model file of this version of collabnets ({FORMAT}).")
-    description = json.loads(metadata["model"])
-    if description["has_encoder"] and encoder is None:
-        raise ValueError(f"the model in {path} has an encoder of your own: pass it as load_model(path, encoder=...).")
+    try:
+        description = json.loads(metadata["model"])
+        if description["has_encoder"] and encoder is None:
+            raise ValueError(
+                f"the model in {path} has an encoder of your own: pass it as load_model(path, encoder=...)."
+            )
+        model, constant = _described(description, tensors, encoder), bool(description["constant"])
+    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} does not fit its own description ({error!r}); the file is damaged.") from error
+    if not constant:
+        width = len(model.columns_.feature_names_out)
+        starts = [model._networks(width, key) for key in member_keys(0, int(model.n_members), of="start")]
+        templates = (stack(nets) for nets in zip(*starts, strict=True))
+        model.g_, model.f_ = (_fill(net, name, tensors, path) for net, name in zip(templates, "gf", strict=True))
+    return model
+
+
+def _described(description: dict[str, Any], tensors: dict[str, np.ndarray], encoder: Any) -> CollaboratingRegressor:
+    """A model as far as its description goes, without its networks."""
+    from collabnets.regressor import CollaboratingRegressor
+
     parameters: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in description["parameters"].items()
     }
@@ -90,11 +107,6 @@ def load_model(path: str | Path, *, encoder: Any = None) -> CollaboratingRegress
     model.n_iter_, model._start = description["n_iter"], tensors["start"]
     model.history_ = Losses(*(tensors[f"history.{k}"] for k in Losses._fields))
     model.g_ = model.f_ = None
-    if not description["constant"]:
-        width = len(model.columns_.feature_names_out)
-        starts = [model._networks(width, key) for key in member_keys(0, int(model.n_members), of="start")]
-        templates = (stack(nets) for nets in zip(*starts, strict=True))
-        model.g_, model.f_ = (_fill(net, name, tensors, path) for net, name in zip(templates, "gf", strict=True))
     return model
 
 
