@@ -65,13 +65,7 @@ def splines():
     return {name: adaptive_knots(as_logits(dist), start, 2) for name, (dist, start) in CASES.items()}
 
 
-# Knots are dense where the probability is; far from it a cell can be wide and the logit bend in it.
-COARSE = pytest.mark.xfail(strict=True, reason="96 knots leave up to 1e-4 where the logit bends in a wide cell")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=COARSE if name in ("two modes", "outlier") else ()) for name in CASES]
-)
+@pytest.mark.parametrize("name", CASES)
 def test_the_spline_is_the_distribution_within_tolerance(name, splines):
     dist, knots = CASES[name][0], splines[name]
     z = invert_logit(knots, np.broadcast_to(special.logit(LEVELS), (2, 999)))

@@ -27,11 +27,11 @@ import numpy as np
 from scipy.special import expit, log_expit, spence
 
 # Largest difference in probability allowed between a spline and the g it stands for, where g increases.
-TOLERANCE = 1e-5
+TOLERANCE = 2e-5
 N_KNOTS = 128
-MAX_ROUNDS = 4
-# The spline of a round is about this much closer to g than the spline of the round before it was.
-GAIN = 50.0
+MAX_ROUNDS = 5
+# The spline of the first round is at least this much closer to g than the coarse one it started from.
+GAIN = 10.0
 
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -209,28 +209,34 @@ def adaptive_knots(evaluate: Evaluate, start: np.ndarray, n: int) -> Knots:
     every = np.arange(n)
     z = np.broadcast_to(start, (n, start.shape[-1]))
     knots = make_monotone(z, *evaluate(every, z))
-    open_rows, out = every, None
+    open_rows, out, local = every, None, None
     for _ in range(MAX_ROUNDS):
-        z = place(knots, N_KNOTS)
+        z = place(knots, N_KNOTS, local)
         raw, slope = evaluate(open_rows, z)
         finer = make_monotone(z, raw, slope)
         seen = evaluate_logit(knots, z)[0]
-        error = np.abs(expit(seen) - expit(finer.logit)).max(1)
+        local = np.abs(expit(seen) - expit(finer.logit))
+        error = local.max(1)
         if out is None:
-            out = finer
+            out, limit = finer, GAIN * TOLERANCE
         else:
             for whole, part in zip(out, finer, strict=True):
                 whole[open_rows] = part
-        rough = error > GAIN * TOLERANCE
+            limit = TOLERANCE
+        rough = error > limit
         if not rough.any():
             break
-        open_rows, knots = open_rows[rough], finer.take(rough)
+        open_rows, knots, local = open_rows[rough], finer.take(rough), local[rough]
     assert out is not None
     return out
 
 
-def place(knots: Knots, count: int) -> np.ndarray:
-    """Points (n, count) over the range of the knots, dense where probability and logit change; float32 values."""
+def place(knots: Knots, count: int, error: np.ndarray | None = None) -> np.ndarray:
+    """Points (n, count) over the range of the knots, dense where probability and logit change; float32 values.
+
+    With the error found at each knot (n, K), half of them go where that was large: it falls with the fourth power of
+    the width of a cell.
+    """
     p = expit(knots.logit)
     clipped = np.clip(knots.logit, -9.0, 9.0)
     parts = [(knots.z, 0.2), (p, 0.4), (clipped, 0.4)]
@@ -238,6 +244,9 @@ def place(knots: Knots, count: int) -> np.ndarray:
         share = sum(w * np.nan_to_num(np.diff(a, axis=1) / (a[:, -1:] - a[:, :1])) for a, w in parts)
     # let neighbouring cells share, for the coarse knots say only roughly where the probability is
     share[:, 1:-1] = (share[:, :-2] + 2.0 * share[:, 1:-1] + share[:, 2:]) / 4.0
+    if error is not None:
+        need = np.maximum(np.maximum(error[:, :-1], error[:, 1:]), 1e-12) ** 0.25
+        share = share / share.sum(1, keepdims=True) + need / need.sum(1, keepdims=True)
     total = np.concatenate([np.zeros((len(p), 1)), np.cumsum(share, 1)], 1)
     at = np.linspace(0.0, 1.0, count) * total[:, -1:]
     cell = np.clip(_locate(total, at), 1, total.shape[1] - 1) - 1
