@@ -1,4 +1,7 @@
-"""One small fitted model of every variant, each fitted once a session: the table over which laws are tested."""
+"""One small fitted model of every variant and every baseline, each fitted once a session: the table of the laws.
+
+``VARIANTS`` are Collaborating Networks, ``BASELINES`` all other estimators; a new row inherits every law.
+"""
 
 from functools import lru_cache
 
@@ -53,8 +56,16 @@ VARIANTS = {
     "overtrained": {"learning_rate_init": 0.1, "learning_rate_init_f": 0.1},
 }
 
+# Name: a function that makes a small estimator; its keywords change parameters.
+BASELINES = {}
+# Baselines that give quantiles and intervals, but no CDF, density, moments or samples.
+QUANTILES_ONLY = set()
+ESTIMATORS = [*VARIANTS, *BASELINES]
+
 
 def model(name="cn-g", **changes):
+    if name in BASELINES:
+        return BASELINES[name](**changes)
     return CollaboratingRegressor(**{**TINY, **VARIANTS[name], **changes})
 
 

@@ -38,6 +38,10 @@ class Support(NamedTuple):
     upper: np.ndarray
 
 
+class Unavailable(ValueError):
+    """A method's distribution does not have what was asked for; the message says what it has."""
+
+
 class PredictiveDistribution(ABC):
     """One predictive distribution a row; the verbs are those of SciPy's distributions.
 

@@ -3,83 +3,53 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state, column_or_1d
-from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from collabnets import queries, training
+from collabnets.estimator import Table, warn_of_constant
 from collabnets.inversion import coarse_points
 from collabnets.networks import QueryNetwork, stack
-from collabnets.preprocessing import Columns, Outcome, canonical_rows, feature_names
 
 if TYPE_CHECKING:
     from collabnets.regressor import CollaboratingRegressor
 
 
-class Table(NamedTuple):
-    """A table ready for training: canonical rows, in network units."""
+class Task(NamedTuple):
+    """A table and the thresholds that its rows are asked for.
 
-    columns: Columns
-    outcome: Outcome
-    features: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray
+    Attributes
+    ----------
+    table
+        The rows.
+    thresholds
+        Quantiles of p(Z) in network units, one row for all or one each.
+    """
+
+    table: Table
     thresholds: np.ndarray
-    seed: int
 
     @staticmethod
-    def read(model: CollaboratingRegressor, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Table:
-        """Check a table and put it into canonical order; sets what scikit-learn wants to see on the model."""
-        if y is None:
-            raise ValueError(
-                f"This {type(model).__name__} estimator requires y to be passed, but the target y is None."
-            )
-        X = X if hasattr(X, "columns") else np.asarray(X) if isinstance(X, list | tuple) else X
-        if hasattr(X, "columns"):
-            feature_names(X)  # refuses names that are not clear, in our own words
-            validate_data(model, X, skip_check_array=True)
-            outcome = column_or_1d(y, warn=True)
-        else:
-            X, outcome = validate_data(model, X, y, dtype=None, ensure_all_finite=False, y_numeric=False)
-            outcome = column_or_1d(outcome, warn=True)
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        index, weight = canonical_rows(X, outcome, sample_weight)
-        X = X.iloc[index] if hasattr(X, "columns") else X[index]
-        outcome = np.asarray(outcome)[index].astype(float)
-        columns = Columns.fit(X, weight)
-        scale = Outcome.fit(outcome, weight)
-        thresholds = np.empty((1, 0))
-        if not scale.constant:
-            table = queries.threshold_quantiles(
-                model.z_distribution, outcome, X, margin=float(model.z_margin), weight=weight
-            )
-            thresholds = (table - scale.loc) / scale.scale
-        seed = int(check_random_state(model.random_state).randint(2**31 - 1))
-        return Table(
-            columns,
-            scale,
-            columns.transform(X),
-            scale.transform(outcome),
-            weight / weight.mean(),
-            thresholds,
-            seed,
+    def of(model: CollaboratingRegressor, table: Table) -> Task:
+        """Read p(Z) of a model for a table."""
+        if table.outcome.constant:
+            return Task(table, np.empty((1, 0)))
+        quantiles = queries.threshold_quantiles(
+            model.z_distribution, table.values, table.rows, margin=float(model.z_margin), weight=table.weight
         )
+        return Task(table, (quantiles - table.outcome.loc) / table.outcome.scale)
 
     def fingerprint(self, description: str) -> str:
         """A digest of the data, the seed and the parameters."""
         digest = hashlib.sha256(description.encode())
-        for part in (self.features, self.y, self.weight, self.thresholds):
+        for part in (self.table.features, self.table.y, self.table.weight, self.thresholds):
             digest.update(np.ascontiguousarray(part).tobytes())
-        digest.update(str((self.seed, jax.__version__, eqx.__version__)).encode())
+        digest.update(str((self.table.seed, jax.__version__, eqx.__version__)).encode())
         return digest.hexdigest()
 
 
@@ -116,23 +86,23 @@ def fit_tables(models: list[CollaboratingRegressor], tables: list[Table]) -> lis
     """Train models on tables that were read, all at once, and write what they learnt onto them."""
     for model, table in zip(models, tables, strict=True):
         model.columns_, model.outcome_ = table.columns, table.outcome
-    varied = [(m, t) for m, t in zip(models, tables, strict=True) if not t.outcome.constant]
-    for model, table in zip(models, tables, strict=True):
         if table.outcome.constant:
-            _settle_constant(model)
+            warn_of_constant(table.outcome, stacklevel=4)
+            model._learn_constant()
+    varied = [(m, Task.of(m, t)) for m, t in zip(models, tables, strict=True) if not t.outcome.constant]
     if not varied:
         return models
     lead = varied[0][0]
-    widths = {t.features.shape[1] for _, t in varied}
+    widths = {t.table.features.shape[1] for _, t in varied}
     if len(widths) > 1:
         raise ValueError(f"tables that are fitted together need the same number of coded features; got {widths}.")
-    parts = [_members(m, t, which) for which, (m, t) in enumerate(varied)]
+    parts = [_members(m, t.table, which) for which, (m, t) in enumerate(varied)]
     shortest = min(int(p.n_rows.min()) for p in parts)
     by_row = varied[0][1].thresholds.shape[0] > 1
     data = _data(lead, [t for _, t in varied], by_row)
     members = _stack_members(parts)
     pairs = zip((t for _, t in varied), parts, strict=True)
-    start_keys = np.concatenate([member_keys(t.seed, len(p.n_rows), of="start") for t, p in pairs])
+    start_keys = np.concatenate([member_keys(t.table.seed, len(p.n_rows), of="start") for t, p in pairs])
     plan = lead._plan(shortest, by_row)
     width = widths.pop()
     g, f = (stack(nets) for nets in zip(*(lead._networks(width, key) for key in start_keys), strict=True))
@@ -140,15 +110,15 @@ def fit_tables(models: list[CollaboratingRegressor], tables: list[Table]) -> lis
     digest = hashlib.sha256("".join(t.fingerprint(lead._describe()) for _, t in varied).encode()).hexdigest()
     state, losses = training.train(plan, lead._schedule(digest), state, data, members)
     first = 0
-    for (model, table), part in zip(varied, parts, strict=True):
+    for (model, task), part in zip(varied, parts, strict=True):
         mine = slice(first, first + len(part.n_rows))
         first = mine.stop
-        _settle(model, table, state, losses, mine)
+        _settle(model, task, state, losses, mine)
     return models
 
 
 def _settle(
-    model: CollaboratingRegressor, table: Table, state: training.State, losses: training.Losses, mine: slice
+    model: CollaboratingRegressor, task: Task, state: training.State, losses: training.Losses, mine: slice
 ) -> None:
     """Write what was learnt onto a model; arrays as NumPy's, so that pickles and copies are plain."""
 
@@ -160,26 +130,14 @@ def _settle(
         **{k: getattr(losses, k)[:, mine] for k in ("pretrain", "joint_g", "joint_f", "held_out")}
     )
     model.n_iter_ = len(losses.pretrain) + len(losses.joint_g)
+    table = task.table
     likely = queries.empirical_quantiles(table.y.astype(float), np.linspace(0.01, 0.99, 17), table.weight)
     margin = max(float(model.z_margin), 0.05) * float(np.ptp(table.y))
-    low = min(float(table.y.min()) - margin, float(table.thresholds.min()))
-    high = max(float(table.y.max()) + margin, float(table.thresholds.max()))
+    low = min(float(table.y.min()) - margin, float(task.thresholds.min()))
+    high = max(float(table.y.max()) + margin, float(task.thresholds.max()))
     model._start = coarse_points(low, high, likely)
     loc, scale = model.outcome_.loc, model.outcome_.scale
     model.search_range_ = (loc + scale * low, loc + scale * high)
-
-
-def _settle_constant(model: CollaboratingRegressor) -> None:
-    warnings.warn(
-        f"the outcome is constant ({model.outcome_.loc:g}); every prediction is a point mass there.",
-        UserWarning,
-        stacklevel=4,
-    )
-    model.g_ = model.f_ = None
-    empty = np.empty((0, 0), np.float32)
-    model.history_ = training.Losses(empty, empty, empty, empty, np.empty(0, int))
-    model.n_iter_, model._start = 0, np.zeros(0)
-    model.search_range_ = (model.outcome_.loc, model.outcome_.loc)
 
 
 def _members(model: CollaboratingRegressor, table: Table, which: int) -> training.Member:
@@ -218,24 +176,24 @@ def _stack_members(parts: list[training.Member]) -> training.Member:
     def stacked(name: str) -> jax.Array:
         arrays = [getattr(p, name) for p in parts]
         if arrays[0].ndim == 2 and name != "key":
-            width = _bucket(max(a.shape[1] for a in arrays)) if arrays[0].shape[1] else 1
+            width = bucket(max(a.shape[1] for a in arrays)) if arrays[0].shape[1] else 1
             arrays = [np.pad(a, ((0, 0), (0, width - a.shape[1]))) for a in arrays]
         return jnp.asarray(np.concatenate(arrays))
 
     return training.Member(*(stacked(name) for name in training.Member._fields))
 
 
-def _data(model: CollaboratingRegressor, tables: list[Table], by_row: bool) -> training.Data:
-    n = _bucket(max(len(t.y) for t in tables))
+def _data(model: CollaboratingRegressor, tasks: list[Task], by_row: bool) -> training.Data:
+    n = bucket(max(len(t.table.y) for t in tasks))
 
     def padded(a: np.ndarray) -> np.ndarray:
         return np.pad(np.asarray(a, np.float32), ((0, n - len(a)),) + ((0, 0),) * (a.ndim - 1))
 
-    thresholds = [padded(t.thresholds) if by_row else t.thresholds for t in tables]
+    thresholds = [padded(t.thresholds) if by_row else t.thresholds for t in tasks]
     return training.Data(
-        jnp.asarray(np.stack([padded(t.features) for t in tables])),
-        jnp.asarray(np.stack([padded(t.y) for t in tables])),
-        jnp.asarray(np.stack([padded(t.weight) for t in tables])),
+        jnp.asarray(np.stack([padded(t.table.features) for t in tasks])),
+        jnp.asarray(np.stack([padded(t.table.y) for t in tasks])),
+        jnp.asarray(np.stack([padded(t.table.weight) for t in tasks])),
         _table(queries.level_quantiles(model.q_distribution)[None]),
         _table(np.concatenate(thresholds)),
     )
@@ -251,7 +209,7 @@ def member_keys(seed: int, n_members: int, *, of: str) -> np.ndarray:
     return np.array([np.random.SeedSequence([seed, k, purpose]).generate_state(2) for k in range(n_members)], np.uint32)
 
 
-def _bucket(n: int) -> int:
+def bucket(n: int) -> int:
     """The length to pad n rows to: at most an eighth more, so that few lengths are ever compiled for."""
     step = max(64, 1 << max(0, n.bit_length() - 4))
     return -(-n // step) * step

@@ -1,58 +1,49 @@
-"""Model files: arrays in safetensors and a description in strict JSON; nothing in a file names code to run."""
+"""Model files: arrays in safetensors and a description in strict JSON; nothing in a file names code to run.
+
+What a model is comes from its parameters and from ``_state``, plain data: numbers, texts, arrays, estimators of this
+library, and lists and dicts of them. Arrays go into the file as tensors, named by where they stood; the rest is JSON.
+"""
 
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
-import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from collabnets.checkpoint import write_whole
-from collabnets.networks import stack
 from collabnets.preprocessing import Columns, Outcome
-from collabnets.training import Losses
 
 if TYPE_CHECKING:
-    from collabnets.regressor import CollaboratingRegressor
+    from collabnets.estimator import DistributionRegressor
 
-FORMAT = "collabnets-model-1"
+FORMAT = "collabnets-model-2"
 # Parameters that need code or an open session; a loaded model has their defaults (the encoder is asked for).
 LEFT_OUT = ("encoder", "checkpoint", "random_state", "verbose")
+# The kinds of model a file may hold, and the module of each.
+KINDS = {
+    "CollaboratingRegressor": "collabnets.regressor",
+}
 
 
-def save(model: CollaboratingRegressor, path: Path) -> None:
+def save(model: DistributionRegressor, path: Path) -> None:
     """Write a fitted model."""
-    parameters = {k: v for k, v in model.get_params(deep=False).items() if k not in LEFT_OUT}
+    tensors: dict[str, np.ndarray] = {}
     try:
-        description = {
-            "parameters": {k: _plain(k, v) for k, v in parameters.items()},
-            "has_encoder": model.encoder is not None,
-            "columns": model.columns_.to_dict(),
-            "outcome": [model.outcome_.loc, model.outcome_.scale],
-            "search_range": list(model.search_range_),
-            "n_iter": model.n_iter_,
-            "constant": model.g_ is None,
-        }
-        text = json.dumps(description, allow_nan=False)
+        text = json.dumps(_describe(model, tensors, ""), allow_nan=False)
     except TypeError as error:
         raise ValueError(
             f"this model has a parameter that is code and not data ({error}); set it to something plain before "
             "saving, for instance model.set_params(optimizer='adam')."
         ) from error
-    tensors = {"start": model._start}
-    tensors |= {f"history.{k}": np.ascontiguousarray(v) for k, v in model.history_._asdict().items()}
-    for name in ("g", "f"):
-        leaves = jax.tree.leaves(eqx.filter(getattr(model, f"{name}_"), eqx.is_array))
-        tensors |= {f"{name}.{i}": np.ascontiguousarray(a) for i, a in enumerate(leaves)}
     write_whole(path, to_bytes(tensors, {"format": FORMAT, "model": text}))
 
 
-def load_model(path: str | Path, *, encoder: Any = None) -> CollaboratingRegressor:
+def load_model(path: str | Path, *, encoder: Any = None) -> Any:
     """Read a model that ``save`` wrote; it predicts the same to the last bit.
 
     Parameters
@@ -62,8 +53,6 @@ def load_model(path: str | Path, *, encoder: Any = None) -> CollaboratingRegress
     encoder
         The encoder the model was made with, if it had one: code is not stored in the file.
     """
-    from collabnets.fitting import member_keys
-
     path = Path(path)
     try:
         with safe_open(path, "numpy") as file:
@@ -74,57 +63,88 @@ def load_model(path: str | Path, *, encoder: Any = None) -> CollaboratingRegress
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{path} is not a model file of this version of collabnets ({FORMAT}).")
     try:
-        description = json.loads(metadata["model"])
-        if description["has_encoder"] and encoder is None:
+        return _described(json.loads(metadata["model"]), tensors, encoder, path)
+    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} does not fit its own description ({error!r}); the file is damaged.") from error
+
+
+def _describe(model: Any, tensors: dict[str, np.ndarray], prefix: str) -> dict[str, Any]:
+    """What JSON says of a model, fitted or not; its arrays are added to the tensors."""
+    kind = type(model).__name__
+    if kind not in KINDS:
+        raise TypeError(f"a {kind}")
+    parameters = model.get_params(deep=False)
+    description: dict[str, Any] = {
+        "kind": kind,
+        "parameters": {k: _plain(k, v, tensors, f"{prefix}{k}") for k, v in parameters.items() if k not in LEFT_OUT},
+        "has_encoder": parameters.get("encoder") is not None,
+        "fitted": hasattr(model, "n_features_in_"),
+    }
+    if not description["fitted"]:
+        return description
+    if hasattr(model, "columns_"):
+        description["columns"] = model.columns_.to_dict()
+        description["outcome"] = [model.outcome_.loc, model.outcome_.scale]
+    names = getattr(model, "feature_names_in_", None)
+    return description | {
+        "n_features_in": int(model.n_features_in_),
+        "feature_names_in": None if names is None else [str(name) for name in names],
+        "state": {k: _plain(k, v, tensors, f"{prefix}{k}") for k, v in model._state().items()},
+    }
+
+
+def _described(description: dict[str, Any], tensors: dict[str, np.ndarray], encoder: Any, path: Path) -> Any:
+    """Make a model from what JSON says of it."""
+    kind = getattr(import_module(KINDS[description["kind"]]), description["kind"])
+
+    def read(value: Any) -> Any:
+        return _restored(value, tensors, encoder, path)
+
+    parameters = {k: read(v) for k, v in description["parameters"].items()}
+    if description["has_encoder"]:
+        if encoder is None:
             raise ValueError(
                 f"the model in {path} has an encoder of your own: pass it as load_model(path, encoder=...)."
             )
-        model, constant = _described(description, tensors, encoder), bool(description["constant"])
-    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} does not fit its own description ({error!r}); the file is damaged.") from error
-    if not constant:
-        width = len(model.columns_.feature_names_out)
-        starts = [model._networks(width, key) for key in member_keys(0, int(model.n_members), of="start")]
-        templates = (stack(nets) for nets in zip(*starts, strict=True))
-        model.g_, model.f_ = (_fill(net, name, tensors, path) for net, name in zip(templates, "gf", strict=True))
-    return model
-
-
-def _described(description: dict[str, Any], tensors: dict[str, np.ndarray], encoder: Any) -> CollaboratingRegressor:
-    """A model as far as its description goes, without its networks."""
-    from collabnets.regressor import CollaboratingRegressor
-
-    parameters: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in description["parameters"].items()
-    }
-    model = CollaboratingRegressor(**parameters, encoder=encoder)
+        parameters["encoder"] = encoder
+    model = kind(**parameters)
     model._validate_params()
-    model.columns_, model.outcome_ = Columns.from_dict(description["columns"]), Outcome(*description["outcome"])
-    model.n_features_in_ = len(model.columns_.columns)
-    if model.columns_.feature_names_in is not None:
-        model.feature_names_in_ = np.array(model.columns_.feature_names_in, dtype=object)
-    model.search_range_ = tuple(description["search_range"])
-    model.n_iter_, model._start = description["n_iter"], tensors["start"]
-    model.history_ = Losses(*(tensors[f"history.{k}"] for k in Losses._fields))
-    model.g_ = model.f_ = None
+    if not description["fitted"]:
+        return model
+    if "columns" in description:
+        model.columns_, model.outcome_ = Columns.from_dict(description["columns"]), Outcome(*description["outcome"])
+    model.n_features_in_ = description["n_features_in"]
+    if description["feature_names_in"] is not None:
+        model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
+    model._set_state({k: read(v) for k, v in description["state"].items()})
     return model
 
 
-def _fill(template: Any, name: str, tensors: dict[str, np.ndarray], path: Path) -> Any:
-    arrays, rest = eqx.partition(template, eqx.is_array)
-    leaves, structure = jax.tree.flatten(arrays)
-    filled = [tensors.get(f"{name}.{i}") for i in range(len(leaves))]
-    for i, (leaf, tensor) in enumerate(zip(leaves, filled, strict=True)):
-        if tensor is None or tensor.shape != leaf.shape or tensor.dtype != leaf.dtype:
-            raise ValueError(f"{path} does not fit its own description (part {name}.{i}); the file is damaged.")
-    return eqx.combine(jax.tree.unflatten(structure, filled), rest)
-
-
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, tuple | list | np.ndarray):
-        return [_plain(name, v) for v in value]
     if isinstance(value, str | int | float | bool | None):
         return value
+    if isinstance(value, tuple | list):
+        return [_plain(name, v, tensors, f"{where}.{i}") for i, v in enumerate(value)]
+    if isinstance(value, dict) and all(isinstance(k, str) for k in value):
+        return {"dict": {k: _plain(name, v, tensors, f"{where}.{k}") for k, v in value.items()}}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        tensors[where] = np.ascontiguousarray(value)
+        return {"array": where}
+    if type(value).__name__ in KINDS:
+        return {"model": _describe(value, tensors, f"{where}.")}
     raise TypeError(f"{name}={value!r}")
+
+
+def _restored(value: Any, tensors: dict[str, np.ndarray], encoder: Any, path: Path) -> Any:
+    if isinstance(value, list):
+        return tuple(_restored(v, tensors, encoder, path) for v in value)
+    if not isinstance(value, dict):
+        return value
+    ((how, content),) = value.items()
+    if how == "array":
+        return tensors[content]
+    if how == "model":
+        return _described(content, tensors, encoder, path)
+    return {k: _restored(v, tensors, encoder, path) for k, v in value["dict"].items()}

@@ -10,20 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 import optax
-from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
-from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_n_features, check_is_fitted
 
-from collabnets import modelfile, queries, training
-from collabnets.distribution import NetworkDistribution, PointMass, PredictiveDistribution, Source
-from collabnets.estimator import POINT_ESTIMATES, DistributionRegressor
-from collabnets.fitting import Table, fit_tables
-from collabnets.networks import ACTIVATIONS, MomentMatching, QueryNetwork
-from collabnets.preprocessing import align
+from collabnets import queries, training
+from collabnets.distribution import NetworkDistribution, PredictiveDistribution, Source
+from collabnets.estimator import POINT_ESTIMATES, Table, TableRegressor
+from collabnets.fitting import fit_tables, member_keys
+from collabnets.networks import ACTIVATIONS, MomentMatching, QueryNetwork, stack
 
 METHODS = ("cn-g", "cn-f", "g-only")
 MEMBER_ROWS = ("all", "bootstrap", "folds")
@@ -36,7 +32,7 @@ OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
 }
 
 
-class CollaboratingRegressor(DistributionRegressor):
+class CollaboratingRegressor(TableRegressor):
     """Collaborating Networks: a calibrated predictive distribution for every row of a table.
 
     One network g(z, x) learns the conditional CDF P(Y < z | x), a second, f(q, x), its inverse. g is pre-trained with
@@ -246,45 +242,42 @@ class CollaboratingRegressor(DistributionRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    # ---------------------------------------------------------------- the public face
+    def _learn(self, table: Table) -> None:
+        fit_tables([self], [table])
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> CollaboratingRegressor:
-        """Learn from a table X, a DataFrame (categories and missing values included) or an array, and an outcome y.
+    def _learn_constant(self) -> None:
+        empty = np.empty((0, 0), np.float32)
+        self.g_: Any = None
+        self.f_: Any = None
+        self.history_ = training.Losses(empty, empty, empty, empty, np.empty(0, int))
+        self.n_iter_, self._start = 0, np.zeros(0)
+        self.search_range_ = (self.outcome_.loc, self.outcome_.loc)
 
-        Parameters
-        ----------
-        X
-            Features, n rows.
-        y
-            Outcome (n,), finite numbers. A constant outcome gives a point mass, with a warning.
-        sample_weight
-            Weights (n,) that act as repetitions; None is 1 each.
-        """
-        fit_tables([self], [Table.read(self, X, y, sample_weight)])
-        return self
-
-    def predict_dist(self, X: Any) -> PredictiveDistribution:
-        """Predictive distribution of every row of X; columns in another order than at fit are refused."""
-        check_is_fitted(self)
-        X = align(X, self.columns_.feature_names_in, estimator_name=type(self).__name__, reorder=False)
-        if not hasattr(X, "columns"):
-            X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)
-            _check_n_features(self, X, reset=False)
-        features = self.columns_.transform(X)
-        if self.g_ is None:
-            return PointMass(np.full(len(features), self.outcome_.loc))
+    def _distribution(self, features: np.ndarray) -> PredictiveDistribution:
         return NetworkDistribution(self._source(), features)
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file that holds data only; ``load_model`` reads it."""
-        check_is_fitted(self)
-        modelfile.save(self, Path(path))
+    # ---------------------------------------------------------------- model files
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
+    def _state(self) -> dict[str, Any]:
+        state = {
+            "start": self._start,
+            "history": {k: np.asarray(v) for k, v in self.history_._asdict().items()},
+            "search_range": list(self.search_range_),
+            "n_iter": self.n_iter_,
+        }
+        if self.g_ is not None:
+            state |= {k: jax.tree.leaves(eqx.filter(net, eqx.is_array)) for k, net in (("g", self.g_), ("f", self.f_))}
+        return state
+
+    def _set_state(self, state: dict[str, Any]) -> None:
+        self._learn_constant()
+        self._start, self.history_ = state["start"], training.Losses(**state["history"])
+        self.search_range_, self.n_iter_ = tuple(state["search_range"]), state["n_iter"]
+        if "g" in state:
+            width = len(self.columns_.feature_names_out)
+            starts = [self._networks(width, key) for key in member_keys(0, int(self.n_members), of="start")]
+            templates = (stack(nets) for nets in zip(*starts, strict=True))
+            self.g_, self.f_ = (_filled(net, state[name], name) for net, name in zip(templates, "gf", strict=True))
 
     # ---------------------------------------------------------------- parts of a fit
 
@@ -355,6 +348,16 @@ class CollaboratingRegressor(DistributionRegressor):
         ignored = {"checkpoint", "verbose", "point_estimate", "random_state"}
         named = {k: getattr(v, "__qualname__", repr(v)) for k, v in self.get_params(deep=False).items()}
         return json.dumps({k: v for k, v in sorted(named.items()) if k not in ignored})
+
+
+def _filled(template: QueryNetwork, leaves: Sequence[np.ndarray], name: str) -> QueryNetwork:
+    """Put arrays in the places of a network's."""
+    arrays, rest = eqx.partition(template, eqx.is_array)
+    places, structure = jax.tree.flatten(arrays)
+    for i, (place, leaf) in enumerate(zip(places, leaves, strict=True)):
+        if leaf.shape != place.shape or leaf.dtype != place.dtype:
+            raise TypeError(f"part {name}.{i} does not fit the network")
+    return eqx.combine(jax.tree.unflatten(structure, list(leaves)), rest)
 
 
 def _sizes(value: Any, name: str) -> tuple[int, ...]:

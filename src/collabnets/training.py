@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -419,27 +419,35 @@ def run_chunk(
     An accelerator takes all at once. On a CPU one member a call is fastest: its networks stay in the cache of a core,
     calls run on all cores at once, and a member's result does not depend, not even in the last bit, on the others.
     """
-    n_members = len(members.n_rows)
-    width = width or (1 if jax.default_backend() == "cpu" else n_members)
 
-    def run(first: int) -> tuple[State, Array]:
-        def cut(tree):
-            return jax.tree.map(lambda a: a[first : first + width] if eqx.is_array(a) else a, tree)
+    def run(group) -> tuple[State, Array]:
+        state, members, rows, u = group
+        arguments = (state, data, members, rows, u, np.int32(start), np.int32(n_steps), np.float32(step_scale))
+        return _compiled_chunk()(plan, phase, *arguments)
 
-        group = (cut(state), data, cut(members), rows[first : first + width], u[first : first + width])
-        out = _compiled_chunk()(plan, phase, *group, np.int32(start), np.int32(n_steps), np.float32(step_scale))
-        return jax.block_until_ready(out)
+    new, losses = over_members(run, (state, members, rows, u), len(members.n_rows), width)
+    return new, np.asarray(losses)
 
-    starts = range(0, n_members, width)
+
+def over_members(run: Callable[[Any], Any], stacked: Any, n: int, width: int | None = None) -> Any:
+    """Run a compiled function on the members of a stacked pytree, ``width`` of them a call; results are stacked again.
+
+    None for the width is one a call on a CPU, on all cores at once, and all in one call on an accelerator.
+    """
+    width = width or (1 if jax.default_backend() == "cpu" else n)
+
+    def one(first: int) -> Any:
+        group = jax.tree.map(lambda a: a[first : first + width] if eqx.is_array(a) else a, stacked)
+        return jax.block_until_ready(run(group))
+
+    starts = range(0, n, width)
+    first = one(0)  # compiles, once
     if len(starts) == 1:
-        new, losses = run(0)
-        return new, np.asarray(losses)
-    first = run(0)  # compiles, once
+        return first
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None) as pool:
-        parts = [first, *pool.map(run, starts[1:])]
-    arrays, rests = zip(*(eqx.partition(new, eqx.is_array) for new, _ in parts), strict=True)
-    joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *arrays)
-    return eqx.combine(joined, rests[0]), np.concatenate([losses for _, losses in parts])
+        parts = [first, *pool.map(one, starts[1:])]
+    arrays, rests = zip(*(eqx.partition(part, eqx.is_array) for part in parts), strict=True)
+    return eqx.combine(jax.tree.map(lambda *leaves: np.concatenate(leaves), *arrays), rests[0])
 
 
 def _thresholds(plan: Plan, data: Data, which, rows, u):
@@ -499,7 +507,7 @@ def train(plan: Plan, schedule: Schedule, state: State, data: Data, members: Mem
     total = schedule.n_pretrain + schedule.n_joint
     bar = tqdm(total=total, initial=run.done, disable=None if schedule.progress else True, unit="it", leave=False)
     last_save = time.monotonic()
-    with bar, _interruptible() as interrupted:
+    with bar, interruptible() as interrupted:
         while not run.finished:
             run.advance(bar)
             if schedule.checkpoint is not None and (
@@ -639,7 +647,7 @@ class _Run:
 
 
 @contextmanager
-def _interruptible() -> Iterator[threading.Event]:
+def interruptible() -> Iterator[threading.Event]:
     """Turn the first Ctrl-C into an event that the loop reads between chunks; a second one stops at once."""
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
