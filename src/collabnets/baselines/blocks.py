@@ -1,4 +1,4 @@
-"""Prediction in blocks of one shape: nothing compiles twice, and a row's answer does not depend on the rows around it."""
+"""Prediction in blocks of one shape: nothing compiles twice, and a row's answer does not depend on its neighbours."""
 
 from __future__ import annotations
 
@@ -27,5 +27,6 @@ def by_blocks(function: Callable[[np.ndarray], Any], features: np.ndarray, rows:
     for start in range(0, max(n, 1), rows):
         block = features[start : start + rows]
         padded = np.pad(block, ((0, rows - len(block)), (0, 0)))
-        parts.append(jax.tree.map(lambda a, m=len(block): np.asarray(a)[:m], function(padded)))
+        real = slice(len(block))
+        parts.append(jax.tree.map(lambda a, real=real: np.asarray(a)[real], function(padded)))
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
