@@ -313,7 +313,7 @@ def test_another_seed_gives_another_model():
 @pytest.mark.parametrize("name", ["cn-g", "ensemble, folds"])
 def test_the_chunk_size_changes_not_one_bit(name, monkeypatch):
     schedule = CollaboratingRegressor._schedule
-    shorter = lambda self, mark: dataclasses.replace(schedule(self, mark), chunk=77)  # noqa: E731
+    shorter = lambda self, *a: dataclasses.replace(schedule(self, *a), chunk=77)  # noqa: E731
     monkeypatch.setattr(CollaboratingRegressor, "_schedule", shorter)
     same_bytes(model(name).fit(*table()), fitted(name))
 

@@ -98,6 +98,69 @@ def format_table(scores) -> str:
     return "\n".join(lines)
 
 
+# -------------------------------------------------------------------- collabnets reproduce
+
+
+def add_reproduce(subparsers) -> None:
+    """Declare ``collabnets reproduce``."""
+    from collabnets.paper.reproduce import TARGETS
+
+    parser = subparsers.add_parser(
+        "reproduce",
+        help="regenerate a table or figure of the paper",
+        description=(
+            "Regenerate a table or figure of the paper: our numbers beside the printed ones, figures as PNG. Results "
+            "are kept in OUT/cells.jsonl as they come; the same command after an interruption goes on from there, and "
+            "targets share what they have in common."
+        ),
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("target", choices=[*TARGETS, "all"], metavar="TARGET", help=f"{', '.join(TARGETS)}, or all")
+    parser.add_argument("--out", type=Path, default=Path("out/paper"), metavar="DIR", help="folder for the results")
+    parser.add_argument(
+        "--replications", type=_whole_number(1), metavar="N", help="how many; the paper's number by default"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="short training, few replications: shows that it works, in minutes"
+    )
+    parser.add_argument("--methods", nargs="+", metavar="NAME", help="only these, such as CN-g EN; all by default")
+    parser.add_argument("--draw-only", action="store_true", help="use the results that are there, fit nothing")
+    parser.set_defaults(run=run_reproduce)
+
+
+def run_reproduce(arguments: argparse.Namespace) -> int:
+    """Run one or all targets and print what they found."""
+    from collabnets.paper.reproduce import TARGETS, reproduce
+
+    failed: dict[tuple[str, str, int], str] = {}
+    for target in TARGETS if arguments.target == "all" else [arguments.target]:
+        try:
+            report = reproduce(
+                target,
+                arguments.out,
+                replications=arguments.replications,
+                quick=arguments.quick,
+                methods=None if arguments.methods is None else tuple(arguments.methods),
+                fit=not arguments.draw_only,
+                progress=True,
+            )
+        except KeyboardInterrupt:
+            print(
+                f"collabnets: stopped; the same command goes on from the results in {arguments.out}.", file=sys.stderr
+            )
+            return 130
+        if report.text:
+            print(f"\n{report.text}\n")
+        for path in report.files:
+            print(f"{target}: wrote {path}", flush=True)
+        failed |= {(c["experiment"], c["method"], c["replication"]): c["error"] for c in report.failed}
+    for (experiment, method, replication), error in failed.items():
+        print(f"collabnets: failed: {experiment}, {method}, replication {replication}: {error}", file=sys.stderr)
+    if failed:
+        print("collabnets: what failed is tried again by the same command.", file=sys.stderr)
+    return 1 if failed else 0
+
+
 # -------------------------------------------------------------------- helpers
 
 
@@ -117,7 +180,7 @@ def _whole_number(low: int, high: int | None = None) -> Callable[[str], int]:
     return read
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (add_demo,)
+COMMANDS: tuple[Callable[..., None], ...] = (add_demo, add_reproduce)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,33 +21,37 @@ if TYPE_CHECKING:
 
 
 class Task(NamedTuple):
-    """A table and the thresholds that its rows are asked for.
+    """A table, and the levels and thresholds that its rows are asked for.
 
     Attributes
     ----------
     table
         The rows.
+    levels
+        Quantiles of p(q).
     thresholds
         Quantiles of p(Z) in network units, one row for all or one each.
     """
 
     table: Table
+    levels: np.ndarray
     thresholds: np.ndarray
 
     @staticmethod
     def of(model: CollaboratingRegressor, table: Table) -> Task:
         """Read p(Z) of a model for a table."""
         if table.outcome.constant:
-            return Task(table, np.empty((1, 0)))
+            return Task(table, np.empty(0), np.empty((1, 0)))
         quantiles = queries.threshold_quantiles(
             model.z_distribution, table.values, table.rows, margin=float(model.z_margin), weight=table.weight
         )
-        return Task(table, (quantiles - table.outcome.loc) / table.outcome.scale)
+        levels = queries.level_quantiles(model.q_distribution)
+        return Task(table, levels, (quantiles - table.outcome.loc) / table.outcome.scale)
 
     def fingerprint(self, description: str) -> str:
         """A digest of the data, the seed and the parameters."""
         digest = hashlib.sha256(description.encode())
-        for part in (self.table.features, self.table.y, self.table.weight, self.thresholds):
+        for part in (self.table.features, self.table.y, self.table.weight, self.levels, self.thresholds):
             digest.update(np.ascontiguousarray(part).tobytes())
         digest.update(str((self.table.seed, jax.__version__, eqx.__version__)).encode())
         return digest.hexdigest()
@@ -79,10 +83,12 @@ def fit_together(
         if different:
             raise ValueError(f"models that are fitted together have the same parameters; these differ: {different}.")
         model._validate_params()
-    return fit_tables(list(models), [Table.read(m, *t) for m, t in zip(models, tables, strict=True)])
+    return fit_tables(list(models), [Table.read(m, *t) for m, t in zip(models, tables, strict=True)], progress)
 
 
-def fit_tables(models: list[CollaboratingRegressor], tables: list[Table]) -> list[CollaboratingRegressor]:
+def fit_tables(
+    models: list[CollaboratingRegressor], tables: list[Table], progress: bool
+) -> list[CollaboratingRegressor]:
     """Train models on tables that were read, all at once, and write what they learnt onto them."""
     for model, table in zip(models, tables, strict=True):
         model.columns_, model.outcome_ = table.columns, table.outcome
@@ -99,7 +105,7 @@ def fit_tables(models: list[CollaboratingRegressor], tables: list[Table]) -> lis
     parts = [_members(m, t.table, which) for which, (m, t) in enumerate(varied)]
     shortest = min(int(p.n_rows.min()) for p in parts)
     by_row = varied[0][1].thresholds.shape[0] > 1
-    data = _data(lead, [t for _, t in varied], by_row)
+    data = _data([t for _, t in varied], by_row)
     members = _stack_members(parts)
     pairs = zip((t for _, t in varied), parts, strict=True)
     start_keys = np.concatenate([member_keys(t.table.seed, len(p.n_rows), of="start") for t, p in pairs])
@@ -108,7 +114,7 @@ def fit_tables(models: list[CollaboratingRegressor], tables: list[Table]) -> lis
     g, f = (stack(nets) for nets in zip(*(lead._networks(width, key) for key in start_keys), strict=True))
     state = training.State.create(g, f, plan)
     digest = hashlib.sha256("".join(t.fingerprint(lead._describe()) for _, t in varied).encode()).hexdigest()
-    state, losses = training.train(plan, lead._schedule(digest), state, data, members)
+    state, losses = training.train(plan, lead._schedule(digest, progress), state, data, members)
     first = 0
     for (model, task), part in zip(varied, parts, strict=True):
         mine = slice(first, first + len(part.n_rows))
@@ -183,7 +189,7 @@ def _stack_members(parts: list[training.Member]) -> training.Member:
     return training.Member(*(stacked(name) for name in training.Member._fields))
 
 
-def _data(model: CollaboratingRegressor, tasks: list[Task], by_row: bool) -> training.Data:
+def _data(tasks: list[Task], by_row: bool) -> training.Data:
     n = bucket(max(len(t.table.y) for t in tasks))
 
     def padded(a: np.ndarray) -> np.ndarray:
@@ -194,7 +200,7 @@ def _data(model: CollaboratingRegressor, tasks: list[Task], by_row: bool) -> tra
         jnp.asarray(np.stack([padded(t.table.features) for t in tasks])),
         jnp.asarray(np.stack([padded(t.table.y) for t in tasks])),
         jnp.asarray(np.stack([padded(t.table.weight) for t in tasks])),
-        _table(queries.level_quantiles(model.q_distribution)[None]),
+        _table(tasks[0].levels[None]),
         _table(np.concatenate(thresholds)),
     )
 

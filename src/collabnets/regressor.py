@@ -243,7 +243,7 @@ class CollaboratingRegressor(TableRegressor):
         self.verbose = verbose
 
     def _learn(self, table: Table) -> None:
-        fit_tables([self], [table])
+        fit_tables([self], [table], bool(self.verbose))
 
     def _learn_constant(self) -> None:
         empty = np.empty((0, 0), np.float32)
@@ -330,7 +330,7 @@ class CollaboratingRegressor(TableRegressor):
             matched=self.moment_matching == "batch",
         )
 
-    def _schedule(self, fingerprint: str) -> training.Schedule:
+    def _schedule(self, fingerprint: str, progress: bool) -> training.Schedule:
         alone = self.method == "g-only"
         return training.Schedule(
             n_pretrain=int(self.pretrain_iter + (self.max_iter if alone else 0)),
@@ -340,14 +340,18 @@ class CollaboratingRegressor(TableRegressor):
             judge_f=self.method == "cn-f",
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
             fingerprint=fingerprint,
-            progress=bool(self.verbose),
+            progress=progress,
         )
 
     def _describe(self) -> str:
         """The parameters that decide what a fit computes, as text."""
         ignored = {"checkpoint", "verbose", "point_estimate", "random_state"}
-        named = {k: getattr(v, "__qualname__", repr(v)) for k, v in self.get_params(deep=False).items()}
-        return json.dumps({k: v for k, v in sorted(named.items()) if k not in ignored})
+
+        def text(value: Any) -> str:
+            plain = isinstance(value, str | int | float | bool | tuple | list | None)
+            return repr(value) if plain else getattr(value, "__qualname__", type(value).__qualname__)
+
+        return json.dumps({k: text(v) for k, v in sorted(self.get_params(deep=False).items()) if k not in ignored})
 
 
 def _filled(template: QueryNetwork, leaves: Sequence[np.ndarray], name: str) -> QueryNetwork:

@@ -1,0 +1,196 @@
+"""The runner: a grid of (method, replication) cells of one experiment, resumable, and tolerant of cells that fail."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from collabnets.distribution import PredictiveDistribution
+from collabnets.paper.store import Key, Store
+
+PACKAGES = ("collabnets", "jax", "numpy", "scipy", "scikit-learn", "quantile-forest")
+Models = Mapping[str, Any]  # method name -> something with predict_dist
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to train on and rows to judge by.
+
+    Attributes
+    ----------
+    X_train, y_train, X_test, y_test
+        The rows.
+    truth
+        True distributions of the test rows, where they are known.
+    """
+
+    X_train: Any
+    y_train: np.ndarray
+    X_test: Any
+    y_test: np.ndarray
+    truth: PredictiveDistribution | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Data, how they are split, and what is measured.
+
+    Attributes
+    ----------
+    name
+        Part of the key of its cells.
+    split
+        Gives the split of a replication.
+    measure
+        ``measure(distribution, split)`` gives numbers by name.
+    draw
+        ``draw(distribution, split)`` gives what the figures of this experiment need, lists of numbers by name; kept for
+        replication 0 only.
+    settings
+        What decides the data, for the digest.
+    """
+
+    name: str
+    split: Callable[[int], Split]
+    measure: Callable[[PredictiveDistribution, Split], dict[str, float]]
+    draw: Callable[[PredictiveDistribution, Split], dict[str, Any]] = lambda dist, split: {}
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One way to fit, which may give several methods at once (CN gives CN-g and CN-f).
+
+    Attributes
+    ----------
+    name
+        For progress and checkpoints.
+    methods
+        What it gives.
+    settings
+        All that decides the result; it is stored with every cell.
+    fit
+        ``fit(splits, seeds, checkpoint, progress)`` gives, for each split, the fitted models by method.
+    together
+        Whether several replications are fitted in one call.
+    extra
+        ``extra(model)`` gives more of what figures need, for replication 0.
+    """
+
+    name: str
+    methods: tuple[str, ...]
+    settings: Mapping[str, Any]
+    fit: Callable[[Sequence[Split], Sequence[int], Path | None, bool], list[Models]]
+    together: bool = False
+    extra: Callable[[Any], dict[str, Any]] = lambda model: {}
+
+
+def digest(experiment: Experiment, job: Job) -> str:
+    """A short digest of the settings of a cell."""
+    text = json.dumps([dict(experiment.settings), dict(job.settings)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def keys(experiment: Experiment, job: Job, replications: int) -> list[Key]:
+    """The cells of a job."""
+    mark = digest(experiment, job)
+    return [Key(experiment.name, method, r, mark) for method in job.methods for r in range(replications)]
+
+
+def run(
+    experiment: Experiment, jobs: Sequence[Job], replications: int, store: Store, *, progress: bool = False
+) -> list[dict[str, Any]]:
+    """Do all cells that are not there yet; returns those that failed.
+
+    A failed cell is stored with its error and the others go on; the next run tries it again.
+    """
+    every = [key for job in jobs for key in keys(experiment, job, replications)]
+    bar = tqdm(
+        total=len(every),
+        initial=sum(store.done(key) for key in every),
+        desc=experiment.name,
+        unit="cell",
+        disable=None if progress else True,
+    )
+    with bar:
+        for job in jobs:
+            mark = digest(experiment, job)
+            missing = [
+                r
+                for r in range(replications)
+                if not all(store.done(Key(experiment.name, method, r, mark)) for method in job.methods)
+            ]
+            groups = [missing] if job.together and missing else [[r] for r in missing]
+            for group in groups:
+                bar.set_postfix_str(job.name)
+                _run_group(experiment, job, group, mark, store, bar, progress)
+    failed = [store.get(key) for key in every if not store.done(key)]
+    return [cell for cell in failed if cell is not None]
+
+
+def _run_group(
+    experiment: Experiment, job: Job, group: list[int], mark: str, store: Store, bar: tqdm, progress: bool
+) -> None:
+    checkpoint = store.path.with_name(f".{experiment.name}-{job.name}-{mark}-{group[0]}-{group[-1]}.ckpt")
+    content = {"settings": dict(job.settings), "versions": versions(), "together": len(group)}
+
+    def fail(r: int, methods: Sequence[str], error: Exception) -> None:
+        trace = traceback.format_exception(error)
+        what = {"error": f"{type(error).__name__}: {error}", "traceback": "".join(trace)[-4000:]}
+        for method in methods:
+            store.add(Key(experiment.name, method, r, mark), {**content, "seed": r, **what})
+
+    start = time.perf_counter()
+    try:
+        splits = [experiment.split(r) for r in group]
+        fitted = job.fit(splits, group, checkpoint, progress)
+    except Exception as error:
+        for r in group:
+            fail(r, job.methods, error)
+        return
+    seconds = (time.perf_counter() - start) / len(group)
+    for r, split, models in zip(group, splits, fitted, strict=True):
+        for method in job.methods:
+            key = Key(experiment.name, method, r, mark)
+            if store.done(key):
+                continue
+            begin = time.perf_counter()
+            try:
+                dist = models[method].predict_dist(split.X_test)
+                cell: dict[str, Any] = {"metrics": _finite(experiment.measure(dist, split))}
+                if r == 0:
+                    cell["series"] = {**experiment.draw(dist, split), **job.extra(models[method])}
+            except Exception as error:
+                fail(r, [method], error)
+                continue
+            times = {"fit_seconds": round(seconds, 3), "evaluate_seconds": round(time.perf_counter() - begin, 3)}
+            store.add(key, {**content, "seed": r, **times, **cell})
+            bar.update(1)
+    checkpoint.unlink(missing_ok=True)
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """What was measured, without what a method's distribution does not have."""
+    return {name: float(value) for name, value in metrics.items() if np.isfinite(value)}
+
+
+def versions() -> dict[str, str]:
+    """What the result was made with."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,154 @@
+"""The methods of the paper's comparison, as jobs of the runner, with the settings of Appendix C."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collabnets.distribution import PredictiveDistribution
+from collabnets.fitting import fit_together
+from collabnets.paper import settings
+from collabnets.paper.grid import Job, Models, Split
+from collabnets.regressor import CollaboratingRegressor
+
+# As in the paper's tables; TH is the truth.
+ORDER = ("TH", "CN-g", "CN-f", "g-only", "DP", "DP-CR", "CDP", "GPR", "PPGPR", "EN", "CQR")
+LOSS_POINTS = 1000  # iterations of the first part of the loss curves, and points of the whole ones
+
+
+class Truth:
+    """The true distribution as just another model."""
+
+    def __init__(self, truth: PredictiveDistribution) -> None:
+        self.truth = truth
+
+    def predict_dist(self, X: Any) -> PredictiveDistribution:
+        """The truth of the test rows, whatever is asked."""
+        return self.truth
+
+
+def _fit_truth(splits: Sequence[Split], seeds: Sequence[int], checkpoint: Path | None, progress: bool) -> list[Models]:
+    out: list[Models] = []
+    for split in splits:
+        if split.truth is None:
+            raise ValueError("the truth of these data is not known.")
+        out.append({"TH": Truth(split.truth)})
+    return out
+
+
+def _fit_cn(
+    names: Mapping[str, str],
+    parameters: Mapping[str, Any],
+    splits: Sequence[Split],
+    seeds: Sequence[int],
+    checkpoint: Path | None,
+    progress: bool,
+) -> list[Models]:
+    models = [
+        CollaboratingRegressor(**parameters, random_state=seed, checkpoint=checkpoint, verbose=0) for seed in seeds
+    ]
+    fit_together(models, [(s.X_train, s.y_train) for s in splits], progress=progress)
+    # one pair of networks is both CN-g and CN-f
+    return [{name: copy.copy(m).set_params(method=method) for name, method in names.items()} for m in models]
+
+
+def _fit_one(
+    name: str,
+    make: Callable[..., Any],
+    parameters: Mapping[str, Any],
+    splits: Sequence[Split],
+    seeds: Sequence[int],
+    checkpoint: Path | None,
+    progress: bool,
+) -> list[Models]:
+    out: list[Models] = []
+    for split, seed in zip(splits, seeds, strict=True):
+        model = make(**parameters, random_state=seed).set_params(verbose=int(progress))
+        out.append({name: model.fit(split.X_train, split.y_train)})
+    return out
+
+
+def losses(model: CollaboratingRegressor) -> dict[str, Any]:
+    """The loss curves of a fit: its first iterations one by one, and the whole in means."""
+    out: dict[str, Any] = {}
+    for name in ("pretrain", "joint_g", "joint_f"):
+        curve = np.asarray(getattr(model.history_, name))[:, 0].astype(float)
+        every = max(1, len(curve) // LOSS_POINTS)
+        whole = curve[: len(curve) // every * every].reshape(-1, every).mean(axis=1)
+        out[f"loss_{name}_first"] = [round(v, 5) for v in curve[:LOSS_POINTS].tolist()]
+        out[f"loss_{name}"] = {"every": every, "mean": [round(v, 5) for v in whole.tolist()]}
+    return out
+
+
+def truth() -> Job:
+    """TH."""
+    return Job("TH", ("TH",), {"method": "TH"}, _fit_truth, together=True)
+
+
+def collaborating(names: Mapping[str, str], **changes: Any) -> Job:
+    """CN-g and CN-f from one fit, or one of the variants with a fixed f, at the paper's settings but for changes.
+
+    Parameters
+    ----------
+    names
+        Method of the comparison -> ``method`` of the estimator.
+    **changes
+        Parameters of the estimator that differ from the paper's settings.
+    """
+    parameters = settings.PAPER | changes | {"method": next(iter(names.values()))}
+    return Job(
+        "CN" if len(names) > 1 else next(iter(names)),
+        tuple(names),
+        {"estimator": "CollaboratingRegressor", **_described(parameters)},
+        partial(_fit_cn, names, parameters),
+        together=True,
+        extra=losses,
+    )
+
+
+def baseline(name: str, make: Callable[..., Any], **parameters: Any) -> Job:
+    """One of the methods compared with."""
+    described = {"estimator": getattr(make, "__name__", str(make)), **_described(parameters)}
+    return Job(name, (name,), described, partial(_fit_one, name, make, parameters))
+
+
+def comparison(quick: bool, chosen: Sequence[str] | None = None, only: Sequence[str] | None = None) -> list[Job]:
+    """The methods of Tables 1 and 2, as Appendix C has them.
+
+    Parameters
+    ----------
+    quick
+        Short training.
+    chosen
+        Methods that the user asked for; the truth is always there. None for all.
+    only
+        Methods that a figure needs. None for all.
+    """
+    short = {"pretrain_iter": 3_000, "max_iter": 3_000} if quick else {}
+    jobs = [
+        truth(),
+        collaborating({"CN-g": "cn-g", "CN-f": "cn-f"}, **short),
+        collaborating({"g-only": "g-only"}, **short),
+    ]
+    wanted = [set(names) for names in (chosen, only) if names is not None]
+    return [j for j in jobs if j.name == "TH" or all(names & set(j.methods) for names in wanted)]
+
+
+def _described(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as JSON can hold them, the same in every process."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, str | int | float | bool | None):
+            return value
+        if isinstance(value, tuple | list):
+            return [plain(v) for v in value]
+        if hasattr(value, "dist") and hasattr(value, "args"):  # a frozen distribution of SciPy
+            return f"{value.dist.name}{value.args}"
+        return getattr(value, "__qualname__", None) or {type(value).__name__: _described(value.get_params(deep=False))}
+
+    return {name: plain(value) for name, value in parameters.items()}

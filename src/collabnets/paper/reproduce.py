@@ -1,0 +1,61 @@
+"""``collabnets reproduce``: the targets by name, and how one is run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from collabnets.paper.store import Store
+from collabnets.paper.target import Options, Report
+
+# Target -> module and function, in the order of the paper; a target's module is imported when it is asked for.
+TARGETS = {
+    "fig2": ("sinusoid", "fig2"),
+    "fig3": ("sinusoid", "fig3"),
+    "table1": ("synthetic", "table1"),
+    "fig4": ("synthetic", "fig4"),
+    "fig5": ("synthetic", "fig5"),
+    "table2": ("synthetic", "table2"),
+    "fig6": ("synthetic", "fig6"),
+    "fig7": ("synthetic", "fig7"),
+    "figS1": ("synthetic", "fig_s1"),
+    "figS2": ("synthetic", "fig_s2"),
+}
+
+
+def reproduce(
+    target: str,
+    out: Path,
+    *,
+    replications: int | None = None,
+    quick: bool = False,
+    methods: tuple[str, ...] | None = None,
+    fit: bool = True,
+    progress: bool = False,
+) -> Report:
+    """Run one target: do the cells that are missing in ``out``, then write its table or figure there.
+
+    Parameters
+    ----------
+    target
+        A name in ``TARGETS``.
+    out
+        Folder of the results, ``cells.jsonl``, and of the tables and figures.
+    replications
+        How many; None for the target's own number.
+    quick
+        Few replications and short training: to see that it works, not to compare with the paper.
+    methods
+        Only these; None for all.
+    fit
+        False uses only results that are there.
+    progress
+        Show bars.
+    """
+    if target not in TARGETS:
+        raise ValueError(f"unknown target {target!r}; there are: {', '.join(TARGETS)}.")
+    if replications is not None and replications < 1:
+        raise ValueError(f"replications is a whole number of at least 1, not {replications}.")
+    module, function = TARGETS[target]
+    options = Options(Store(out), out, replications, quick, methods, fit, progress)
+    return getattr(import_module(f"collabnets.paper.{module}"), function)(options)

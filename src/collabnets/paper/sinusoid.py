@@ -1,0 +1,173 @@
+"""Figures 2 and 3: what learning f does for g on few rows, and how the variants converge with their number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from collabnets import metrics
+from collabnets.datasets.synthetic import sinusoid, sinusoid_truth
+from collabnets.distribution import PredictiveDistribution
+from collabnets.paper import figures, grid, methods, settings
+from collabnets.paper.grid import Experiment, Job, Split
+from collabnets.paper.target import Options, Report
+
+UNIFORM = stats.uniform(-2.5, 6.0)  # U(-2.5, 3.5)
+ORDER = ("TH", "T-g", "CN-g", "CN-f", "U-g")
+QUARTILES = (0.25, 0.5, 0.75)
+
+
+def true_thresholds(q: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """The true quantiles: the fixed f of T-g."""
+    return sinusoid_truth(X).icdf(q)
+
+
+def _variants(**changes: Any) -> list[Job]:
+    fixed = {"moment_matching": "none", **changes}  # Section 5.2: not enforced where f is fixed
+    return [
+        methods.truth(),
+        methods.collaborating({"T-g": "g-only"}, z_distribution=true_thresholds, **fixed),
+        methods.collaborating({"CN-g": "cn-g", "CN-f": "cn-f"}, **changes),
+        methods.collaborating({"U-g": "g-only"}, z_distribution=UNIFORM, **fixed),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------ Figure 2
+def _rows(replication: int) -> Split:
+    data = sinusoid(100, random_state=settings.DATA_SEED + replication)
+    return Split(data.X, data.y, data.X, data.y, data.truth)
+
+
+def _spread(dist: PredictiveDistribution, split: Split) -> dict[str, float]:
+    assert split.truth is not None
+    ours, true = dist.icdf(QUARTILES), split.truth.icdf(QUARTILES)
+    return {
+        "iqr_error": float(np.median(np.abs((ours[:, 2] - ours[:, 0]) - (true[:, 2] - true[:, 0])))),
+        "iqr": float(np.median(ours[:, 2] - ours[:, 0])),
+        "median_error": float(np.mean(np.abs(ours[:, 1] - true[:, 1]))),
+        "residual": float(np.mean(np.abs(ours[:, 1] - split.y_test))),
+    }
+
+
+def _curves(dist: PredictiveDistribution, split: Split) -> dict[str, Any]:
+    low, median, high = dist.icdf(QUARTILES).T
+    values = {"x": split.X_test[:, 0], "y": split.y_test, "low": low, "median": median, "high": high}
+    return {name: [float(f"{v:.6g}") for v in column] for name, column in values.items()}
+
+
+SINUSOID = Experiment("sinusoid", _rows, _spread, _curves, {"data": "sinusoid", "data_seed": settings.DATA_SEED})
+
+
+def fig2(options: Options) -> Report:
+    """Figure 2 as a picture and as numbers."""
+    wide = (1000, 1000)
+    length = 500 if options.quick else 20_000
+    networks: dict[str, Any] = {"hidden_layer_sizes": wide, "learning_rate_init": 1e-5, "batch_size": 100}
+    jobs = _variants(
+        **networks,
+        hidden_layer_sizes_f=(1000, 1000, 1000),
+        learning_rate_init_f=1e-5,
+        pretrain_iter=length,
+        max_iter=length,
+    )
+    networks |= {"max_iter": length}
+    from collabnets.baselines import MeanNetworkRegressor, QuantileNetworkRegressor
+
+    jobs.append(methods.baseline("QR", QuantileNetworkRegressor, levels=QUARTILES, **networks))
+    jobs.append(methods.baseline("MSE", MeanNetworkRegressor, **networks))
+    known = [m for job in jobs for m in job.methods]
+    chosen = options.chosen(known)
+    jobs = [job for job in jobs if chosen is None or job.name == "TH" or set(job.methods) & set(chosen)]
+    cells, failed = options.cells(SINUSOID, jobs, options.replications or 1)
+    series = {c["method"]: c["series"] for c in cells if c["replication"] == 0}
+    options.need(series, "TH", "fig2")
+    numbers = {m: [c["metrics"] for c in cells if c["method"] == m] for m in known}
+    numbers = {m: rows for m, rows in numbers.items() if rows}
+    lines = [f"{'':<8}{'|IQR - true|':>14}{'IQR':>10}{'|median - true|':>17}{'|y - median|':>14}"]
+    for method, rows in numbers.items():
+        mean = {k: float(np.mean([r[k] for r in rows])) for k in rows[0]}
+        lines.append(
+            f"{method:<8}{mean['iqr_error']:>14.3f}{mean['iqr']:>10.3f}{mean['median_error']:>17.3f}"
+            f"{mean['residual']:>14.3f}"
+        )
+    lines.append("\nMedian over the 100 rows for the first two columns, mean for the others; y ranges over about ±2.")
+    files = [
+        options.save(figures.sinusoid(series, series["TH"]["y"]), "fig2"),
+        options.write("fig2.json", json.dumps(_summary("fig2", options, cells), indent=1) + "\n"),
+    ]
+    return Report("\n".join(lines), files, failed)
+
+
+# ------------------------------------------------------------------------------------------------------ Figure 3
+SIZES = (100, 200, 400, 800, 1600, 3200, 6400)
+N_TEST = 5_000
+
+
+@lru_cache
+def _test_rows() -> Any:
+    return sinusoid(N_TEST, random_state=settings.SPLIT_SEED, equally_spaced=False)
+
+
+def _sized(n: int, replication: int) -> Split:
+    train, test = sinusoid(n, random_state=settings.DATA_SEED + replication), _test_rows()
+    return Split(train.X, train.y, test.X, test.y, test.truth)
+
+
+def _gof(dist: PredictiveDistribution, split: Split) -> dict[str, float]:
+    return {"gof": metrics.gof(split.y_test, dist)}
+
+
+def convergence_experiment(n: int) -> Experiment:
+    """The sinusoid with n training rows."""
+    data = {"data": "sinusoid", "n": n, "n_test": N_TEST, "data_seed": settings.DATA_SEED}
+    return Experiment(f"sinusoid-{n}", partial(_sized, n), _gof, settings=data)
+
+
+def fig3(options: Options) -> Report:
+    """Figure 3: gof over the number of training rows."""
+    sizes = SIZES[:3] if options.quick else SIZES
+    n_replications = options.replications or (1 if options.quick else 5)
+    shorter = {"pretrain_iter": 1_000, "max_iter": 1_000} if options.quick else {}
+    chosen = options.chosen(ORDER)
+    curves: dict[str, dict[int, tuple[float, float]]] = {m: {} for m in ORDER}
+    cells: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+    for n in sizes:
+        jobs = [
+            job
+            for job in _variants(batch_size=min(200, n), **shorter)
+            if chosen is None or job.name == "TH" or set(job.methods) & set(chosen)
+        ]
+        some, wrong = options.cells(convergence_experiment(n), jobs, n_replications)
+        cells, failed = cells + some, failed + wrong
+        for method in ORDER:
+            values = np.array([c["metrics"]["gof"] for c in some if c["method"] == method])
+            if len(values):
+                error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
+                curves[method][n] = float(values.mean()), error
+    lines = [f"{'N':>8}" + "".join(f"{m:>18}" for m in ORDER)]
+    for n in sizes:
+        row = (curves[m].get(n) for m in ORDER)
+        lines.append(f"{n:>8}" + "".join(f"{'-' if e is None else f'{e[0]:.3f} ± {e[1]:.3f}':>18}" for e in row))
+    lines.append(f"\ngof on {N_TEST:,} test rows, mean ± standard error of {n_replications} replications.")
+    files = [
+        options.save(figures.convergence({m: c for m, c in curves.items() if c}), "fig3"),
+        options.write("fig3.json", json.dumps(_summary("fig3", options, cells), indent=1) + "\n"),
+    ]
+    return Report("\n".join(lines), files, failed)
+
+
+def _summary(name: str, options: Options, cells: list[dict[str, Any]]) -> Mapping[str, Any]:
+    kept = ("experiment", "method", "replication", "seed", "metrics", "fit_seconds")
+    return {
+        "target": name,
+        "quick": options.quick,
+        "versions": grid.versions(),
+        "cells": [{k: c[k] for k in kept} for c in cells],
+        "settings": {f"{c['experiment']} {c['method']}": c["settings"] for c in cells},
+    }
