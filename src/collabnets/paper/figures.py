@@ -158,7 +158,7 @@ def losses_whole(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
             ax.plot(at, curve["mean"], color=color, linewidth=0.9, label=f"{label}, mean of {curve['every']}")
             first = at[-1] if what == "pretrain" else first
         ax.axhline(0.5, color=TRUTH, linestyle="--", linewidth=1.0, label="0.5")
-        ax.set(title=name, xlabel="iteration", ylabel="loss", ylim=(0, None))
+        ax.set(title=name, xlabel="iteration", ylabel="loss", ylim=(0, 0.95))
         ax.legend(loc="upper right", ncols=2)
     return figure
 

@@ -18,6 +18,7 @@ from collabnets.regressor import CollaboratingRegressor
 
 # As in the paper's tables; TH is the truth.
 ORDER = ("TH", "CN-g", "CN-f", "g-only", "DP", "DP-CR", "CDP", "GPR", "PPGPR", "EN", "CQR")
+QUICK: dict[str, Any] = {"pretrain_iter": 3_000, "max_iter": 3_000}
 LOSS_POINTS = 1000  # iterations of the first part of the loss curves, and points of the whole ones
 
 
@@ -129,7 +130,7 @@ def comparison(quick: bool, chosen: Sequence[str] | None = None, only: Sequence[
     only
         Methods that a figure needs. None for all.
     """
-    short = {"pretrain_iter": 3_000, "max_iter": 3_000} if quick else {}
+    short = QUICK if quick else {}
     jobs = [
         truth(),
         collaborating({"CN-g": "cn-g", "CN-f": "cn-f"}, **short),
