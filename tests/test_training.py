@@ -11,7 +11,7 @@ from scipy import stats
 from variants import TINY, fitted, model, table
 
 from collabnets import CollaboratingRegressor, checkpoint, fit_together, training
-from collabnets.training import batch_rows
+from collabnets.training import batch_rows, loop
 
 X, Y = table()
 KEY = jnp.array([3, 5], jnp.uint32)
@@ -132,14 +132,14 @@ def test_the_history_has_every_iteration_and_falls():
 def often(monkeypatch):
     """Look at held-out rows every 20 iterations."""
     schedule = CollaboratingRegressor._schedule
-    patched = lambda self, mark: dataclasses.replace(schedule(self, mark), check_every=20)  # noqa: E731
+    patched = lambda self, *a: dataclasses.replace(schedule(self, *a), check_every=20)  # noqa: E731
     monkeypatch.setattr(CollaboratingRegressor, "_schedule", patched)
 
 
 def test_early_stopping_ends_a_phase_and_restores_the_best_weights(often, monkeypatch):
     kept = []
-    judge = training.held_out_loss
-    monkeypatch.setattr(training, "held_out_loss", lambda *a: kept.append(a) or judge(*a))
+    judge = loop.held_out_loss
+    monkeypatch.setattr(loop, "held_out_loss", lambda *a: kept.append(a) or judge(*a))
     changes = {"early_stopping": True, "n_iter_no_change": 3, "tol": 0.0, "method": "g-only"}
     fit = model(**changes, learning_rate_init=0.03, pretrain_iter=2000, max_iter=0).fit(X, Y)
     history = fit.history_
@@ -165,10 +165,10 @@ def test_folds_are_judged_each_by_its_own_rows(often):
 def short_chunks(monkeypatch):
     """Chunks of 50 iterations, and a save after each."""
     schedule = CollaboratingRegressor._schedule
-    patched = lambda self, mark: dataclasses.replace(schedule(self, mark), chunk=50)  # noqa: E731
+    patched = lambda self, *a: dataclasses.replace(schedule(self, *a), chunk=50)  # noqa: E731
     monkeypatch.setattr(CollaboratingRegressor, "_schedule", patched)
     ticks = iter(range(0, 10**9, 60))
-    monkeypatch.setattr(training.time, "monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr(loop.time, "monotonic", lambda: float(next(ticks)))
 
 
 class Killed(Exception):
@@ -191,8 +191,8 @@ def test_a_killed_fit_resumes_to_the_same_bits(name, after, short_chunks, monkey
         model(name, checkpoint=path).fit(X, Y)
     monkeypatch.setattr(checkpoint, "save", save)
     ran = []
-    advance = training._Run.advance
-    monkeypatch.setattr(training._Run, "advance", lambda self, bar: ran.append(1) or advance(self, bar))
+    advance = loop._Run.advance
+    monkeypatch.setattr(loop._Run, "advance", lambda self, bar: ran.append(1) or advance(self, bar))
     resumed = model(name, checkpoint=path).fit(X, Y)
     assert len(ran) == 10 - after
     assert_same(resumed, whole)
@@ -204,7 +204,7 @@ def test_a_killed_fit_resumes_to_the_same_bits(name, after, short_chunks, monkey
 
 
 def test_ctrl_c_keeps_the_model_with_a_warning_and_the_fit_can_go_on(short_chunks, monkeypatch, tmp_path):
-    advance, count = training._Run.advance, [0]
+    advance, count = loop._Run.advance, [0]
 
     def interrupted(self, bar):
         advance(self, bar)
@@ -212,7 +212,7 @@ def test_ctrl_c_keeps_the_model_with_a_warning_and_the_fit_can_go_on(short_chunk
         if count[0] == 3:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(training._Run, "advance", interrupted)
+    monkeypatch.setattr(loop._Run, "advance", interrupted)
     handler = signal.getsignal(signal.SIGINT)
     with pytest.warns(RuntimeWarning, match="interrupted after 150 of 500 iterations; the model is kept"):
         fit = model(checkpoint=tmp_path / "c").fit(X, Y)
@@ -223,7 +223,7 @@ def test_ctrl_c_keeps_the_model_with_a_warning_and_the_fit_can_go_on(short_chunk
 
 
 def test_a_loss_that_becomes_nan_rolls_back_once_and_then_raises(short_chunks, monkeypatch):
-    run, bad = training.run_chunk, {2}
+    run, bad = loop.run_chunk, {2}
     calls, scales = [0], []
 
     def broken(*arguments):
@@ -232,7 +232,7 @@ def test_a_loss_that_becomes_nan_rolls_back_once_and_then_raises(short_chunks, m
         calls[0] += 1
         return state, losses * (np.nan if calls[0] - 1 in bad else 1.0)
 
-    monkeypatch.setattr(training, "run_chunk", broken)
+    monkeypatch.setattr(loop, "run_chunk", broken)
     with pytest.warns(
         RuntimeWarning, match="pretrain loss became infinite or NaN; training goes on from 100 iterations"
     ):
