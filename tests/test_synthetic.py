@@ -18,7 +18,7 @@ from collabnets.datasets import (
     sinusoid,
     weibull,
 )
-from collabnets.datasets import synthetic as module
+from collabnets.datasets import circle as module
 
 ONE = {"sinusoid": sinusoid, "heteroskedastic_gaussian": heteroskedastic_gaussian, "weibull": weibull}
 TWO = {"bivariate_gaussian": bivariate_gaussian, "circular": circular}

@@ -1,10 +1,8 @@
 """Data to learn and compare on; the synthetic sets know their true conditional distribution."""
 
+from collabnets.datasets.circle import CircularAverage
 from collabnets.datasets.synthetic import (
-    BivariateGaussian,
-    CircularAverage,
     Synthetic,
-    TwoOutputDistribution,
     bivariate_gaussian,
     circular,
     heteroskedastic_gaussian,
@@ -12,6 +10,7 @@ from collabnets.datasets.synthetic import (
     sinusoid,
     weibull,
 )
+from collabnets.datasets.two_outputs import BivariateGaussian, TwoOutputDistribution
 
 __all__ = [
     "BivariateGaussian",
