@@ -110,6 +110,19 @@ def test_far_values_stay_within_the_bound():
     assert_array_equal(out[:, 0], np.float32([1e6, -1e6, 1e6]))
 
 
+def test_columns_and_outcomes_stay_in_their_units_when_asked():
+    X = pd.DataFrame({"a": [1.0, 5.0, np.nan, 30.0], "b": list("uvuv")})
+    columns = Columns.fit(X, [1.0, 1.0, 5.0, 2.0], standardize=False)
+    out = columns.transform(X)
+    assert_allclose(out[:, 0], [1.0, 5.0, (1 + 5 + 60) / 4, 30.0], rtol=1e-7)
+    assert_array_equal(out[:, 1], [0, 0, 1, 0])
+    assert_array_equal(out[:, 2], [1, 0, 1, 0])
+    assert Columns.from_dict(columns.to_dict()) == columns
+    outcome = Outcome.fit([3.0, 4.0, 8.0], standardize=False)
+    assert (outcome.loc, outcome.scale) == (0.0, 1.0)
+    assert Outcome.fit([3.0, 3.0], standardize=False).constant
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -221,12 +234,12 @@ DAMAGE = {
     "unknown kind": lambda d: d["columns"][0].update(kind="date"),
     "unhashable kind": lambda d: d["columns"][0].update(kind=[]),
     "no kind": lambda d: d["columns"][0].pop("kind"),
-    "field missing": lambda d: d["columns"][0].pop("mean"),
+    "field missing": lambda d: d["columns"][0].pop("loc"),
     "field extra": lambda d: d["columns"][0].update(code="x"),
     "field of the other kind": lambda d: d["columns"][0].update(labels=["x"]),
     "name not text": lambda d: d["columns"][0].update(name=0),
-    "mean not a float": lambda d: d["columns"][0].update(mean="1"),
-    "mean nan": lambda d: d["columns"][0].update(mean=NAN),
+    "location not a float": lambda d: d["columns"][0].update(loc="1"),
+    "location nan": lambda d: d["columns"][0].update(loc=NAN),
     "scale zero": lambda d: d["columns"][0].update(scale=0.0),
     "missing as a number": lambda d: d["columns"][0].update(missing=1),
     "labels text": lambda d: d["columns"][1].update(labels="ab"),

@@ -9,6 +9,14 @@ import numpy as np
 from scipy import stats
 
 from collabnets import CollaboratingRegressor
+from collabnets.baselines import (
+    CalibratedRegressor,
+    ConcreteDropoutRegressor,
+    DeepEnsembleRegressor,
+    MCDropoutRegressor,
+    MeanNetworkRegressor,
+    QuantileNetworkRegressor,
+)
 
 TINY = {
     "hidden_layer_sizes": (8,),
@@ -19,6 +27,14 @@ TINY = {
     "batch_size": 16,
     "pretrain_iter": 300,
     "max_iter": 200,
+    "random_state": 0,
+    "verbose": 0,
+}
+TINY_NETWORK = {
+    "hidden_layer_sizes": (8,),
+    "learning_rate_init": 2e-2,
+    "batch_size": 16,
+    "max_iter": 40,
     "random_state": 0,
     "verbose": 0,
 }
@@ -51,13 +67,29 @@ VARIANTS = {
     "ensemble, bootstrap": {"n_members": 3, "member_rows": "bootstrap"},
     "ensemble, folds": {"n_members": 3, "member_rows": "folds", "early_stopping": True},
     "ensemble, cn-f": {"n_members": 3, "method": "cn-f"},
+    "units of the data": {"standardize": False},
     "early stopping": {"early_stopping": True},
     "untrained": {"pretrain_iter": 0, "max_iter": 0},
     "overtrained": {"learning_rate_init": 0.1, "learning_rate_init_f": 0.1},
 }
 
+
+def network(kind, **settings):
+    return lambda **changes: kind(**{**TINY_NETWORK, **settings, **changes})
+
+
 # Name: a function that makes a small estimator; its keywords change parameters.
-BASELINES = {}
+BASELINES = {
+    "DP": network(MCDropoutRegressor, precisions=(1.0, 4.0), dropout_rates=(0.0, 0.05), n_passes=50),
+    "CDP": network(ConcreteDropoutRegressor, n_passes=50),
+    "EN": network(DeepEnsembleRegressor, dampings=(0.1, 1.0), n_members=3),
+    "EN, mixture": network(DeepEnsembleRegressor, dampings=0.5, n_members=3, combine="mixture"),
+    "QR": network(QuantileNetworkRegressor),
+    "MSE": network(MeanNetworkRegressor),
+    "CR": lambda **changes: CalibratedRegressor(
+        CollaboratingRegressor(**TINY), **{"n_levels": 10, "random_state": 0, **changes}
+    ),
+}
 # Baselines that give quantiles and intervals, but no CDF, density, moments or samples.
 QUANTILES_ONLY = set()
 ESTIMATORS = [*VARIANTS, *BASELINES]

@@ -137,8 +137,9 @@ class Table(NamedTuple):
         index, weight = canonical_rows(X, outcome, sample_weight)
         X = X.iloc[index] if hasattr(X, "columns") else X[index]
         values = np.asarray(outcome)[index].astype(float)
-        columns = Columns.fit(X, weight)
-        scale = Outcome.fit(values, weight)
+        standardize = bool(getattr(model, "standardize", True))
+        columns = Columns.fit(X, weight, standardize=standardize)
+        scale = Outcome.fit(values, weight, standardize=standardize)
         seed = int(check_random_state(model.random_state).randint(2**31 - 1))
         features = columns.transform(X)
         return Table(columns, scale, X, values, features, scale.transform(values), weight / weight.mean(), seed)

@@ -97,18 +97,20 @@ def _bullets(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A standardised column of numbers and, if the fit saw missing ones, a 0/1 column that marks those."""
+    """A column of numbers, (x - loc) / scale, and, if the fit saw missing ones, a 0/1 column that marks those."""
 
     name: str
-    mean: float
+    loc: float
     scale: float
+    fill: float
     missing: bool
     kind: ClassVar[str] = "number"
 
     def __post_init__(self) -> None:
-        finite = all(isinstance(value, float) and math.isfinite(value) for value in (self.mean, self.scale))
+        numbers = (self.loc, self.scale, self.fill)
+        finite = all(isinstance(value, float) and math.isfinite(value) for value in numbers)
         if not (isinstance(self.name, str) and isinstance(self.missing, bool) and finite and self.scale > 0):
-            raise ValueError(f"not a name, a finite mean, a positive scale, a bool: {self}")
+            raise ValueError(f"not a name, a finite location, a positive scale, a finite fill, a bool: {self}")
 
     @property
     def names_out(self) -> list[str]:
@@ -116,14 +118,16 @@ class NumberColumn:
         return [self.name, *([f"missingindicator_{self.name}"] if self.missing else [])]
 
     @staticmethod
-    def fit(values: Any, name: str, weight: np.ndarray) -> NumberColumn:
+    def fit(values: Any, name: str, weight: np.ndarray, standardize: bool) -> NumberColumn:
         """Learn from the observed values."""
         numbers = _numbers(values, name)
         observed = ~np.isnan(numbers)
         if not observed.any():
             raise ValueError(f"Column {name!r} is entirely missing; drop it before the fit.")
         mean, scale = _location_scale(numbers[observed], weight[observed])
-        return NumberColumn(name, mean, scale or 1.0, not observed.all())
+        if not standardize:
+            return NumberColumn(name, 0.0, 1.0, mean, not observed.all())
+        return NumberColumn(name, mean, scale or 1.0, 0.0, not observed.all())
 
     def write(self, values: Any, out: np.ndarray) -> bool:
         """Fill the output columns; say whether a value was missing that has no indicator."""
@@ -132,8 +136,8 @@ class NumberColumn:
         numbers = _numbers(values, self.name)
         missing = np.isnan(numbers)
         with np.errstate(over="ignore"):
-            standard = (numbers - self.mean) / self.scale
-        standard[missing] = 0.0
+            standard = (numbers - self.loc) / self.scale
+        standard[missing] = self.fill
         out[:, 0] = np.clip(standard, -LARGEST_VALUE, LARGEST_VALUE)
         if self.missing:
             out[:, 1] = missing
@@ -161,7 +165,7 @@ class CategoryColumn:
         return [*names, f"missingindicator_{self.name}"] if self.missing else names
 
     @staticmethod
-    def fit(values: Any, name: str, weight: np.ndarray) -> CategoryColumn:
+    def fit(values: Any, name: str, weight: np.ndarray, standardize: bool) -> CategoryColumn:
         """Learn the labels; every weight is positive here, so a label counts when it is seen."""
         codes, labels = _labels(values, name)
         if not labels:
@@ -194,9 +198,9 @@ class Columns:
     """How the columns of a table become the inputs of a network; plain data, learnt by `Columns.fit`.
 
     Numbers (integers, floats, booleans, pandas' nullable types, object columns that hold only numbers) are
-    standardised in float64 by their weighted mean and standard deviation, then clipped to +-1e6; a constant
-    column is only centred. A missing number becomes the mean, that is 0, and a column with missing numbers at
-    fit also gets a 0/1 column ``missingindicator_<name>``.
+    standardised in float64 by their weighted mean and standard deviation (or, if asked, left in their units), then
+    clipped to +-1e6; a constant column is only centred. A missing number becomes the mean, and a column with
+    missing numbers at fit also gets a 0/1 column ``missingindicator_<name>``.
 
     Labels (text, category dtype) become 0/1 columns ``<name>_<label>``, sorted by label, so that neither the
     order of rows nor that of a dtype's categories matters. Labels that are not text go by ``str``, whole
@@ -230,7 +234,7 @@ class Columns:
         return [name for column in self.columns for name in column.names_out]
 
     @staticmethod
-    def fit(X: Any, sample_weight: Any = None) -> Columns:
+    def fit(X: Any, sample_weight: Any = None, *, standardize: bool = True) -> Columns:
         """Learn from a DataFrame or a 2-D array; a row of weight zero is as good as absent.
 
         A column that cannot be used is a ValueError or TypeError that names it and says what to do.
@@ -242,7 +246,7 @@ class Columns:
         columns = []
         for name, values in _split(X):
             kind = NumberColumn if _is_number(values, name) else CategoryColumn
-            columns.append(kind.fit(values, name, weight))
+            columns.append(kind.fit(values, name, weight, standardize))
         return Columns(tuple(columns), feature_names(X) is not None)
 
     def transform(self, X: Any) -> np.ndarray:
@@ -299,8 +303,9 @@ class Outcome:
     Attributes
     ----------
     loc, scale : float
-        Weighted mean and standard deviation of y. The scale is 0.0 when y is constant, or varies by less
-        than 1e-13 of its mean, which is rounding; `transform` then gives zeros and `inverse` gives loc.
+        Weighted mean and standard deviation of y, or 0 and 1 if it is not to be standardised. The scale is 0.0 when
+        y is constant, or varies by less than 1e-13 of its mean, which is rounding; `transform` then gives zeros and
+        `inverse` gives loc.
     """
 
     loc: float
@@ -312,11 +317,12 @@ class Outcome:
         return self.scale == 0.0
 
     @staticmethod
-    def fit(y: Any, sample_weight: Any = None) -> Outcome:
+    def fit(y: Any, sample_weight: Any = None, *, standardize: bool = True) -> Outcome:
         """Learn from a vector y; rows of weight zero are checked, but do not count."""
         values = _outcome(y)
         weight = _checked_weight(sample_weight, len(values))
-        return Outcome(*_location_scale(values[weight > 0], weight[weight > 0]))
+        outcome = Outcome(*_location_scale(values[weight > 0], weight[weight > 0]))
+        return outcome if standardize or outcome.constant else Outcome(0.0, 1.0)
 
     def transform(self, y: Any) -> np.ndarray:
         """Y on the unit scale, float32 of the same shape."""

@@ -58,6 +58,9 @@ class CollaboratingRegressor(TableRegressor):
     moment_matching
         What holds the logits of g to the moments of logit(q): ``"fixed"``, the factor that the authors' code used;
         ``"batch"``, real batch moments in the joint phase, as the paper's text asks; ``"none"``.
+    standardize
+        Train on features and outcome of mean 0 and variance 1. False trains in the units of the data, which is how the
+        paper's synthetic experiments were run; the answer then depends on the units.
     encoder
         ``encoder(n_features, key=key)`` returning an ``eqx.Module`` that maps the features of one row to a vector; g
         and f each get one of their own, trained with them. A class with such a constructor will do.
@@ -146,6 +149,7 @@ class CollaboratingRegressor(TableRegressor):
         "init": [StrOptions({"tiny", "ordinary"})],
         "normalization": [StrOptions({"none", "scale", "batch"})],
         "moment_matching": [StrOptions({"none", "fixed", "batch"})],
+        "standardize": ["boolean"],
         "encoder": [callable, None],
         "q_distribution": "no_validation",
         "z_distribution": "no_validation",
@@ -183,6 +187,7 @@ class CollaboratingRegressor(TableRegressor):
         init: str = "tiny",
         normalization: str = "scale",
         moment_matching: str = "fixed",
+        standardize: bool = True,
         encoder: Callable[..., eqx.Module] | None = None,
         q_distribution: object = "uniform",
         z_distribution: object = "uniform",
@@ -216,6 +221,7 @@ class CollaboratingRegressor(TableRegressor):
         self.init = init
         self.normalization = normalization
         self.moment_matching = moment_matching
+        self.standardize = standardize
         self.encoder = encoder
         self.q_distribution = q_distribution
         self.z_distribution = z_distribution

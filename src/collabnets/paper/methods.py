@@ -91,17 +91,19 @@ def truth() -> Job:
     return Job("TH", ("TH",), {"method": "TH"}, _fit_truth, together=True)
 
 
-def collaborating(names: Mapping[str, str], **changes: Any) -> Job:
-    """CN-g and CN-f from one fit, or one of the variants with a fixed f, at the paper's settings but for changes.
+def collaborating(names: Mapping[str, str], base: Mapping[str, Any] = settings.SYNTHETIC, **changes: Any) -> Job:
+    """CN-g and CN-f from one fit, or one of the variants with a fixed f.
 
     Parameters
     ----------
     names
         Method of the comparison -> ``method`` of the estimator.
+    base
+        Parameters of the estimator, as in ``collabnets.paper.settings``.
     **changes
-        Parameters of the estimator that differ from the paper's settings.
+        Those that differ.
     """
-    parameters = settings.PAPER | changes | {"method": next(iter(names.values()))}
+    parameters = {**base} | changes | {"method": next(iter(names.values()))}
     return Job(
         "CN" if len(names) > 1 else next(iter(names)),
         tuple(names),
