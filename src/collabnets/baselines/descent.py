@@ -1,13 +1,16 @@
 """Training by epochs, for baselines that are networks: mini-batches in compiled chunks, several candidates at once.
 
 A *candidate* is one set of weights with its own hyperparameters and its own seed; all candidates see the same rows.
-What an iteration draws depends on the seed and the iteration's number alone.
+What an iteration draws depends on the seed and the iteration's number alone. Training is in float32, or in float64 for
+rows and parameters that were made ``in_float64()``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,6 +27,13 @@ from collabnets.training import batch_rows, interruptible, over_members
 CHUNK = 500
 # loss(parameters, hyperparameters, (x, y, weight) of the batch, key of the iteration, number of rows) -> number
 Loss = Callable[[Any, Any, tuple[jax.Array, jax.Array, jax.Array], jax.Array, jax.Array], jax.Array]
+
+
+def in_float64() -> AbstractContextManager:
+    """Compute in float64 inside a ``with``, in this thread alone; JAX's global switch stays as it is."""
+    # older versions of JAX have the same context among their experiments
+    switch: Any = jax if hasattr(jax, "enable_x64") else import_module("jax.experimental")
+    return switch.enable_x64(True)
 
 
 class Rows(NamedTuple):
@@ -147,6 +157,7 @@ def descend(
         What the bar says.
     """
     size = min(int(batch_size), int(rows.n))
+    double = rows.y.dtype == np.float64
     total = epochs * max(1, int(rows.n) // size)
     keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
     state = _start(optimizer, parameters)
@@ -159,7 +170,8 @@ def descend(
 
             def run(part, at=at):
                 parameters, state, hyper, keys = part
-                return _chunk(loss, optimizer, size, (parameters, state, hyper, keys), rows, *at)
+                with in_float64() if double else nullcontext():  # threads do not inherit the caller's context
+                    return _chunk(loss, optimizer, size, (parameters, state, hyper, keys), rows, *at)
 
             *group, losses = over_members(run, (*group, hyper, keys), len(seeds))
             values = np.asarray(losses)[:, :n_steps].T
