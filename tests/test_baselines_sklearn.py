@@ -1,14 +1,39 @@
 """The contract of scikit-learn for every baseline, with nothing expected to fail."""
 
 import pytest
+from linear_gaussian import LinearGaussian
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
     check_param_validation,
     parametrize_with_checks,
 )
 
+from collabnets.baselines import (
+    CalibratedRegressor,
+    ConcreteDropoutRegressor,
+    DeepEnsembleRegressor,
+    MCDropoutRegressor,
+    MeanNetworkRegressor,
+    QuantileNetworkRegressor,
+)
+
 # One small estimator a baseline; a batch is smaller than any check's table, so that few shapes are ever compiled.
-SMALL = []
+NETWORK = {
+    "hidden_layer_sizes": (8,),
+    "learning_rate_init": 2e-2,
+    "batch_size": 8,
+    "max_iter": 60,
+    "random_state": 0,
+    "verbose": 0,
+}
+SMALL = [
+    MCDropoutRegressor(**NETWORK, precisions=(1.0, 10.0), dropout_rates=0.01, n_passes=16),
+    ConcreteDropoutRegressor(**NETWORK, n_passes=16),
+    DeepEnsembleRegressor(**NETWORK, dampings=(0.3, 1.0), n_members=2, decay_rate=0.0),
+    QuantileNetworkRegressor(**NETWORK),
+    MeanNetworkRegressor(**NETWORK),
+    CalibratedRegressor(LinearGaussian(), random_state=0),
+]
 
 
 @parametrize_with_checks(SMALL, expected_failed_checks=None)

@@ -26,7 +26,15 @@ FORMAT = "collabnets-model-2"
 LEFT_OUT = ("encoder", "checkpoint", "random_state", "verbose")
 # The kinds of model a file may hold, and the module of each.
 KINDS = {
+    "CalibratedRegressor": "collabnets.baselines.calibrated",
     "CollaboratingRegressor": "collabnets.regressor",
+    "ConcreteDropoutRegressor": "collabnets.baselines.concrete_dropout",
+    "DeepEnsembleRegressor": "collabnets.baselines.ensemble",
+    "GaussianProcessRegressor": "collabnets.baselines.gaussian_process",
+    "MCDropoutRegressor": "collabnets.baselines.dropout",
+    "MeanNetworkRegressor": "collabnets.baselines.quantile_network",
+    "ParametricGPRegressor": "collabnets.baselines.parametric_gp",
+    "QuantileNetworkRegressor": "collabnets.baselines.quantile_network",
 }
 
 
