@@ -36,12 +36,10 @@ class MCDropoutRegressor(TableRegressor):
     Parameters
     ----------
     precisions
-        Values of tau to choose from; a single one is taken as it is.
+        Values of tau to choose from; a single one is taken as it is. They are those of the outcome divided by its
+        standard deviation, or of the outcome as it is with ``standardize=False``.
     dropout_rates
         Dropout rates to choose from.
-    precision_unit
-        ``"standard"``: tau is that of the outcome divided by its standard deviation, so it means the same for any
-        outcome. ``"outcome"``: tau is in units of 1 / y^2.
     lengthscale
         Prior length scale l; the squared weights are penalised by l^2 (1 - rate) / (2 n tau).
     hidden_layer_sizes
@@ -62,6 +60,9 @@ class MCDropoutRegressor(TableRegressor):
     validation_fraction
         Share of the training rows held out to choose tau and the dropout rate by gof; the network is then trained
         again on all of them.
+    standardize
+        Train on features and outcome of mean 0 and variance 1. False trains in the units of the data, which is how the
+        paper's synthetic experiments were run; tau is then in units of 1 / y^2.
     point_estimate
         What ``predict`` returns: ``"median"`` or ``"mean"``, which are equal here.
     random_state
@@ -72,9 +73,7 @@ class MCDropoutRegressor(TableRegressor):
     Attributes
     ----------
     tau_ : float
-        The chosen precision, in the unit of ``precisions``.
-    noise_variance_ : float
-        1 / tau, for the outcome divided by its standard deviation.
+        The chosen precision.
     dropout_rate_ : float
         The chosen dropout rate.
     search_ : dict
@@ -108,7 +107,6 @@ class MCDropoutRegressor(TableRegressor):
     _parameter_constraints: dict = {  # noqa: RUF012  (the name and type scikit-learn asks for)
         "precisions": ["array-like", Interval(Real, 0, None, closed="neither")],
         "dropout_rates": ["array-like", Interval(Real, 0, 1, closed="left")],
-        "precision_unit": [StrOptions({"standard", "outcome"})],
         "lengthscale": [Interval(Real, 0, None, closed="left")],
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions(set(ACTIVATIONS))],
@@ -118,13 +116,13 @@ class MCDropoutRegressor(TableRegressor):
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "standardize": ["boolean"],
         "point_estimate": [StrOptions(set(POINT_ESTIMATES))],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
     _learnt = (
         "tau_",
-        "noise_variance_",
         "dropout_rate_",
         "search_",
         "network_",
@@ -138,7 +136,6 @@ class MCDropoutRegressor(TableRegressor):
         *,
         precisions: float | Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0),
         dropout_rates: float | Sequence[float] = (0.005, 0.01, 0.05, 0.1),
-        precision_unit: str = "standard",
         lengthscale: float = 1e-2,
         hidden_layer_sizes: int | Sequence[int] = (100, 80),
         activation: str = "elu",
@@ -148,13 +145,13 @@ class MCDropoutRegressor(TableRegressor):
         batch_size: int = 128,
         learning_rate_init: float = 1e-3,
         validation_fraction: float = 0.2,
+        standardize: bool = True,
         point_estimate: str = "median",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 1,
     ) -> None:
         self.precisions = precisions
         self.dropout_rates = dropout_rates
-        self.precision_unit = precision_unit
         self.lengthscale = lengthscale
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
@@ -164,6 +161,7 @@ class MCDropoutRegressor(TableRegressor):
         self.batch_size = batch_size
         self.learning_rate_init = learning_rate_init
         self.validation_fraction = validation_fraction
+        self.standardize = standardize
         self.point_estimate = point_estimate
         self.random_state = random_state
         self.verbose = verbose
@@ -172,13 +170,12 @@ class MCDropoutRegressor(TableRegressor):
         self.pass_seed_ = int(np.random.SeedSequence([table.seed, 2]).generate_state(1)[0])
         best, self.search_ = selection.search(table, self._grid(), self._trial, float(self.validation_fraction))
         self.tau_, self.dropout_rate_ = best["tau"], best["dropout_rate"]
-        self.noise_variance_ = float(1.0 / self._standard(np.array(self.tau_)))
         trained = self._train(table, {k: np.array([v]) for k, v in best.items()}, "fit")
         self.network_ = jax.tree.map(lambda a: a[0], trained.parameters)
         self.loss_curve_, self.n_iter_ = trained.losses[:, 0], int(self.max_iter)
 
     def _distribution(self, features: np.ndarray) -> PredictiveDistribution:
-        return self._gaussian(self.network_, self.dropout_rate_, self.noise_variance_, features)
+        return self._gaussian(self.network_, self.dropout_rate_, self.tau_, features)
 
     # ---------------------------------------------------------------- parts of a fit
 
@@ -193,10 +190,9 @@ class MCDropoutRegressor(TableRegressor):
         self, part: Table, candidates: selection.Candidates, features: np.ndarray
     ) -> list[PredictiveDistribution]:
         networks = self._train(part, candidates, "grid search").parameters
-        noise = 1.0 / self._standard(candidates["tau"])
         return [
-            self._gaussian(jax.tree.map(lambda a, i=i: a[i], networks), rate, noise[i], features)
-            for i, rate in enumerate(candidates["dropout_rate"])
+            self._gaussian(jax.tree.map(lambda a, i=i: a[i], networks), rate, tau, features)
+            for i, (tau, rate) in enumerate(zip(candidates["tau"], candidates["dropout_rate"], strict=True))
         ]
 
     def _train(self, table: Table, candidates: selection.Candidates, description: str) -> Trained:
@@ -205,7 +201,7 @@ class MCDropoutRegressor(TableRegressor):
         widths = (table.features.shape[1], *hidden_widths(self.hidden_layer_sizes))
         first = perceptron.start([table.seed, 0], widths, init="glorot")
         hyper = {
-            "tau": self._standard(candidates["tau"]).astype(np.float32),
+            "tau": candidates["tau"].astype(np.float32),
             "rate": candidates["dropout_rate"].astype(np.float32),
             "lengthscale": np.full(count, self.lengthscale, np.float32),
         }
@@ -222,18 +218,14 @@ class MCDropoutRegressor(TableRegressor):
             description=description,
         )
 
-    def _standard(self, tau: np.ndarray) -> np.ndarray:
-        """Precisions of the standardised outcome."""
-        return tau * self.outcome_.scale**2 if self.precision_unit == "outcome" else tau
-
-    def _gaussian(self, network: Layers, rate: float, noise: float, features: np.ndarray) -> PredictiveDistribution:
+    def _gaussian(self, network: Layers, rate: float, tau: float, features: np.ndarray) -> PredictiveDistribution:
         def moments(x: np.ndarray):
             at = np.float32(rate), np.uint32(self.pass_seed_), x
             return _moments(network, *at, self.activation, bool(self.drop_inputs), int(self.n_passes))
 
         mean, variance = (a.astype(float) for a in by_blocks(moments, features, BLOCK_ROWS))
         loc, scale = self.outcome_.loc, self.outcome_.scale
-        return ScipyDistribution(stats.norm, loc=loc + scale * mean, scale=scale * np.sqrt(variance + noise))
+        return ScipyDistribution(stats.norm, loc=loc + scale * mean, scale=scale * np.sqrt(variance + 1.0 / tau))
 
 
 def draws(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
