@@ -120,8 +120,14 @@ def baseline(name: str, make: Callable[..., Any], **parameters: Any) -> Job:
     return Job(name, (name,), described, partial(_fit_one, name, make, parameters))
 
 
-def comparison(quick: bool, chosen: Sequence[str] | None = None, only: Sequence[str] | None = None) -> list[Job]:
-    """The methods of Tables 1 and 2, as Appendix C has them.
+def comparison(
+    quick: bool,
+    chosen: Sequence[str] | None = None,
+    only: Sequence[str] | None = None,
+    *,
+    base: Mapping[str, Any] = settings.SYNTHETIC,
+) -> list[Job]:
+    """The methods of the paper's tables, as Appendix C has them.
 
     Parameters
     ----------
@@ -131,12 +137,29 @@ def comparison(quick: bool, chosen: Sequence[str] | None = None, only: Sequence[
         Methods that the user asked for; the truth is always there. None for all.
     only
         Methods that a figure needs. None for all.
+    base
+        Settings of the Collaborating Networks; the networks compared with take their batches.
     """
+    from collabnets import baselines
+
     short = QUICK if quick else {}
+    batches = {"batch_size": base["batch_size"]}
+    epochs = batches | ({"max_iter": 60} if quick else {})
+    passes = epochs | ({"n_passes": 200} if quick else {})
     jobs = [
         truth(),
-        collaborating({"CN-g": "cn-g", "CN-f": "cn-f"}, **short),
-        collaborating({"g-only": "g-only"}, **short),
+        collaborating({"CN-g": "cn-g", "CN-f": "cn-f"}, base, **short),
+        collaborating({"g-only": "g-only"}, base, **short),
+        baseline("DP", baselines.MCDropoutRegressor, **passes),
+        baseline("CDP", baselines.ConcreteDropoutRegressor, **passes),
+        baseline("GPR", baselines.GaussianProcessRegressor),
+        baseline(
+            "PPGPR",
+            baselines.ParametricGPRegressor,
+            **(epochs | ({"max_iter": 20, "n_inducing": 100} if quick else {})),
+        ),
+        baseline("EN", baselines.DeepEnsembleRegressor, **epochs),
+        baseline("CQR", baselines.ConformalQuantileRegressor, **({"n_estimators": 200} if quick else {})),
     ]
     wanted = [set(names) for names in (chosen, only) if names is not None]
     return [j for j in jobs if j.name == "TH" or all(names & set(j.methods) for names in wanted)]

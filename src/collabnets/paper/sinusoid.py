@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from collabnets import metrics
+from collabnets.baselines import MeanNetworkRegressor, QuantileNetworkRegressor
 from collabnets.datasets.synthetic import sinusoid, sinusoid_truth
 from collabnets.distribution import PredictiveDistribution
 from collabnets.paper import figures, grid, methods, settings
@@ -76,8 +77,6 @@ def fig2(options: Options) -> Report:
         max_iter=length,
     )
     networks |= {"max_iter": length}
-    from collabnets.baselines import MeanNetworkRegressor, QuantileNetworkRegressor
-
     jobs.append(methods.baseline("QR", QuantileNetworkRegressor, levels=QUARTILES, **networks))
     jobs.append(methods.baseline("MSE", MeanNetworkRegressor, **networks))
     known = [m for job in jobs for m in job.methods]
