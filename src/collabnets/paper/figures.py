@@ -229,3 +229,47 @@ def convergence(curves: Mapping[str, Mapping[int, tuple[float, float]]]) -> Figu
     ax.set_title("Convergence with the number of rows; bars are standard errors")
     ax.legend(loc="lower right")
     return figure
+
+
+def calibration(panels: Sequence[tuple[str, Series]]) -> Figure:
+    """Empirical minus nominal coverage of central intervals, one panel a data set (Figures 8 and S3)."""
+    figure, axes = _grid_of(len(panels))
+    for ax, (name, series) in zip(axes, panels, strict=False):
+        ax.axhline(0.0, color=TRUTH, linestyle="--", linewidth=1.2)
+        for method, content in series.items():
+            apart = 100.0 * (np.array(content["empirical"]) - np.array(content["nominal"]))
+            ax.plot(100.0 * np.array(content["nominal"]), apart, **_line(method))
+        ax.set(title=name, xlabel="nominal coverage [%]", ylabel="empirical minus nominal coverage [points]")
+    axes[0].legend(loc="best", fontsize="small", ncols=2)
+    figure.suptitle("Calibration of central intervals on test rows: nearer to 0 is better")
+    return figure
+
+
+def sharpness(panels: Sequence[tuple[str, Series]]) -> Figure:
+    """Median width over empirical coverage, one panel a data set (Figures 9 and S4)."""
+    figure, axes = _grid_of(len(panels))
+    for ax, (name, series) in zip(axes, panels, strict=False):
+        top = 0.0
+        for method, content in series.items():
+            width = np.array(content["width"])
+            ax.plot(100.0 * np.array(content["empirical"]), width, **_line(method))
+            if method in ("CN-g", "g-only", "CDP"):
+                top = max(top, float(width[np.isfinite(width)].max()))
+        if top > 0:
+            ax.set_ylim(0, 1.3 * top)
+        ax.set(title=name, xlabel="empirical coverage [%]", ylabel="median width of the interval", xlim=(0, 100))
+    axes[0].legend(loc="upper left", fontsize="small", ncols=2)
+    figure.suptitle("Sharpness: at the same coverage the lower curve is better")
+    return figure
+
+
+def _line(method: str) -> dict[str, Any]:
+    strong = method in ("CN-g", "CN-f", "g-only")
+    return {"color": COLORS[method], "linewidth": 2.2 if strong else 1.2, "label": method, "zorder": 3 if strong else 2}
+
+
+def _grid_of(count: int) -> tuple[Figure, Any]:
+    columns = min(count, 2)
+    rows = -(-count // columns)
+    figure = new_figure(6.2 * columns, 4.6 * rows)
+    return figure, np.atleast_1d(figure.subplots(rows, columns)).ravel()

@@ -69,7 +69,9 @@ def _fit_one(
 ) -> list[Models]:
     out: list[Models] = []
     for split, seed in zip(splits, seeds, strict=True):
-        model = make(**parameters, random_state=seed).set_params(verbose=int(progress))
+        model = make(**parameters, random_state=seed)
+        if "verbose" in model.get_params():
+            model.set_params(verbose=int(progress))
         out.append({name: model.fit(split.X_train, split.y_train)})
     return out
 
@@ -126,6 +128,8 @@ def comparison(
     only: Sequence[str] | None = None,
     *,
     base: Mapping[str, Any] = settings.SYNTHETIC,
+    epochs: int | None = None,
+    real: bool = False,
 ) -> list[Job]:
     """The methods of the paper's tables, as Appendix C has them.
 
@@ -139,28 +143,34 @@ def comparison(
         Methods that a figure needs. None for all.
     base
         Settings of the Collaborating Networks; the networks compared with take their batches.
+    epochs
+        Of the networks compared with, where not those of Appendix C.
+    real
+        The methods of the real data: no truth, and recalibrated dropout besides.
     """
     from collabnets import baselines
 
     short = QUICK if quick else {}
     batches = {"batch_size": base["batch_size"]}
-    epochs = batches | ({"max_iter": 60} if quick else {})
-    passes = epochs | ({"n_passes": 200} if quick else {})
+    trained = batches | ({"max_iter": 60} if quick else {} if epochs is None else {"max_iter": epochs})
+    passes = trained | ({"n_passes": 200} if quick else {})
+    points = trained | ({"max_iter": 20, "n_inducing": 100} if quick else {})
+    rows = {"too_many_rows": "subsample"} if real else {}
+    trees = {"n_estimators": 200} if quick else {}
     jobs = [
         truth(),
         collaborating({"CN-g": "cn-g", "CN-f": "cn-f"}, base, **short),
         collaborating({"g-only": "g-only"}, base, **short),
         baseline("DP", baselines.MCDropoutRegressor, **passes),
         baseline("CDP", baselines.ConcreteDropoutRegressor, **passes),
-        baseline("GPR", baselines.GaussianProcessRegressor),
-        baseline(
-            "PPGPR",
-            baselines.ParametricGPRegressor,
-            **(epochs | ({"max_iter": 20, "n_inducing": 100} if quick else {})),
-        ),
-        baseline("EN", baselines.DeepEnsembleRegressor, **epochs),
-        baseline("CQR", baselines.ConformalQuantileRegressor, **({"n_estimators": 200} if quick else {})),
+        baseline("GPR", baselines.GaussianProcessRegressor, **rows),
+        baseline("PPGPR", baselines.ParametricGPRegressor, **points),
+        baseline("EN", baselines.DeepEnsembleRegressor, **trained),
+        baseline("CQR", baselines.ConformalQuantileRegressor, **trees),
     ]
+    if real:
+        dropout = baselines.MCDropoutRegressor(**passes, verbose=0)
+        jobs = [*jobs[1:4], baseline("DP-CR", baselines.CalibratedRegressor, estimator=dropout), *jobs[4:]]
     wanted = [set(names) for names in (chosen, only) if names is not None]
     return [j for j in jobs if j.name == "TH" or all(names & set(j.methods) for names in wanted)]
 

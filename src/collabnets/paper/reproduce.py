@@ -18,8 +18,15 @@ TARGETS = {
     "table2": ("synthetic", "table2"),
     "fig6": ("synthetic", "fig6"),
     "fig7": ("synthetic", "fig7"),
+    "table3": ("real", "table3"),
+    "table4": ("real", "table4"),
+    "table5": ("real", "table5"),
+    "fig8": ("real", "fig8"),
+    "fig9": ("real", "fig9"),
     "figS1": ("synthetic", "fig_s1"),
     "figS2": ("synthetic", "fig_s2"),
+    "figS3": ("real", "fig_s3"),
+    "figS4": ("real", "fig_s4"),
 }
 
 

@@ -126,15 +126,18 @@ def as_text(table: Table, metrics: Sequence[str]) -> str:
     return "\n\n".join(blocks)
 
 
-def as_markdown(table: Table, metrics: Sequence[str]) -> str:
-    """One row a method; ours, the paper's and the difference in standard errors of each metric. Best two in bold."""
+def as_markdown(table: Table, metrics: Sequence[str], marks: Mapping[str, str] | None = None) -> str:
+    """One row a method; ours, the paper's and the difference in standard errors of each metric. Best two in bold.
+
+    ``marks`` are written behind the names of methods.
+    """
     head = ["method"]
     for metric in metrics:
         head += [f"{LABELS[metric]}", "paper", "Δ/s.e."]
     lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
     bold = {metric: best_two(table, metric) for metric in metrics}
     for method, row in table.items():
-        parts = [method]
+        parts = [method + (marks or {}).get(method, "")]
         for metric in metrics:
             ours, paper, apart = _cells(row.get(metric), metric)
             parts += [f"**{ours}**" if method in bold[metric] else ours, paper, apart]

@@ -1,0 +1,211 @@
+"""Tables 3 to 5, Figures 8, 9, S3 and S4: the comparison of all methods on the six real data sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from collabnets import metrics
+from collabnets.datasets import Dataset, load_airline, load_cpu, load_crime, load_ehr, load_energy, load_mpg
+from collabnets.distribution import PredictiveDistribution
+from collabnets.paper import figures, grid, methods, published, settings, tables
+from collabnets.paper.experiments import available
+from collabnets.paper.grid import Experiment, Job, Split
+from collabnets.paper.target import Options, Report
+
+METHODS = tuple(m for m in methods.ORDER if m != "TH")
+TRAIN = 0.6
+# Iterations at most of the networks compared with, on the two large sets: 300 epochs there would be a million.
+LARGE_ITERATIONS = 20_000
+LEVELS = np.linspace(0.02, 0.98, 25)  # of the drawn curves
+STAR = "*"  # fitted to a part of the training rows, as in the paper
+
+
+class Source(NamedTuple):
+    """One data set of the comparison.
+
+    Attributes
+    ----------
+    title
+        As in the paper.
+    load
+        Reads it.
+    base
+        Settings of the Collaborating Networks.
+    replications
+        Random splits.
+    parts
+        Share of the training rows that a method gets, where not all.
+    """
+
+    title: str
+    load: Callable[[], Dataset]
+    base: Mapping[str, Any]
+    replications: int
+    parts: Mapping[str, float]
+
+
+SOURCES = {
+    "cpu": Source("CPU", load_cpu, settings.SMALL_DATA, 10, {}),
+    "energy": Source("Energy", load_energy, settings.PAPER, 10, {}),
+    "mpg": Source("MPG", load_mpg, settings.SMALL_DATA, 10, {}),
+    "crime": Source("Crime", load_crime, settings.PAPER, 10, {}),
+    "airline": Source("Airline", load_airline, settings.PAPER, 1, {"GPR": 1 / 20, "PPGPR": 1 / 10}),
+    "ehr": Source("EHR", load_ehr, settings.PAPER, 1, {"GPR": 1 / 5, "PPGPR": 1 / 3}),
+}
+SMALL, LARGE = ("cpu", "energy", "mpg", "crime"), ("airline", "ehr")
+
+
+@lru_cache
+def _dataset(name: str) -> Dataset:
+    return SOURCES[name].load()
+
+
+def _split(name: str, part: float, replication: int) -> Split:
+    data = _dataset(name)
+    rows = list(data.splits(replication + 1, train=TRAIN, seed=settings.SPLIT_SEED))[replication]
+    train, test = rows
+    if part < 1.0:
+        rng = np.random.default_rng([settings.SPLIT_SEED, replication])
+        train = np.sort(rng.choice(train, max(1, round(part * len(train))), replace=False))
+    s = data.split(train, test, as_published=data.groups is None)
+    return Split(s.X_train, s.y_train, s.X_test, s.y_test)
+
+
+def measure(dist: PredictiveDistribution, split: Split) -> dict[str, float]:
+    """The columns of Tables 4 and 5; cal and coverage in percent, MAE to the outcomes."""
+    y = split.y_test
+    out = {
+        "cal": 100.0 * metrics.calibration_error(y, dist),
+        "coverage90": 100.0 * metrics.coverage(y, dist, 0.9),
+        "mae": metrics.mae(y, dist),
+    }
+    return out | (available(lambda: {"gof": metrics.gof(y, dist)}) or {})
+
+
+def draw(dist: PredictiveDistribution, split: Split) -> dict[str, Any]:
+    """Coverage and median width at many levels."""
+    curve = metrics.sharpness_curve(split.y_test, dist, levels=LEVELS)
+    return {
+        "nominal": [float(v) for v in curve.nominal.round(4)],
+        "empirical": [float(v) for v in curve.empirical],
+        "width": [float(f"{v:.6g}") for v in curve.width],
+    }
+
+
+def experiment(name: str, part: float = 1.0) -> Experiment:
+    """One data set; part is the share of the training rows that are used."""
+    decides = {"data": name, "split_seed": settings.SPLIT_SEED, "train": TRAIN, "part": part, "as_published": True}
+    return Experiment(name, partial(_split, name, part), measure, draw, decides)
+
+
+def jobs(name: str, quick: bool, chosen: Sequence[str] | None) -> list[Job]:
+    """The methods of one data set."""
+    epochs = None
+    if name in LARGE:
+        data = _dataset(name)
+        epochs = max(1, round(LARGE_ITERATIONS / (TRAIN * len(data) / SOURCES[name].base["batch_size"])))
+    return methods.comparison(quick, chosen, METHODS, base=SOURCES[name].base, epochs=epochs, real=True)
+
+
+def _cells(name: str, options: Options, n: int | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    source = SOURCES[name]
+    count = n or min(options.replications or (2 if options.quick else source.replications), source.replications)
+    every = jobs(name, options.quick, options.chosen(METHODS))
+    found: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+    for part in sorted({1.0, *source.parts.values()}, reverse=True):
+        some = [job for job in every if source.parts.get(job.name, 1.0) == part]
+        if some:
+            done, wrong = options.cells(experiment(name, part), some, count)
+            found, failed = found + done, failed + wrong
+    return found, failed
+
+
+# ------------------------------------------------------------------------------------------------------- Table 3
+def table3(options: Options) -> Report:
+    """Table 3: sizes of the data."""
+    lines = [f"{'':<10}{'N':>10}{'P':>6}{'P coded':>9}{'paper N':>12}{'paper P':>9}  "]
+    marks = ["| data | N | P before coding | P coded | paper N | paper P | rows |", "| --- " * 7 + "|"]
+    for name, source in SOURCES.items():
+        data, size = _dataset(name), published.TABLE_3[name]
+        coded = len(data.coded_feature_names)
+        kind = "stand-in" if data.stand_in else "the paper's"
+        lines.append(
+            f"{source.title:<10}{len(data):>10,}{data.X.shape[1]:>6}{coded:>9}{size.n:>12,}{size.p:>9}  {kind}"
+        )
+        marks.append(
+            f"| {source.title} | {len(data):,} | {data.X.shape[1]} | {coded} | {size.n:,} | {size.p} | {kind} |"
+        )
+    return Report("\n".join(lines), [options.write("table3.md", "\n".join(marks) + "\n")], [])
+
+
+# ------------------------------------------------------------------------------------------------- Tables 4 and 5
+def table4(options: Options) -> Report:
+    """Table 4: calibration and coverage of the 90 % intervals."""
+    return _tables("table4", ("cal", "coverage90"), options)
+
+
+def table5(options: Options) -> Report:
+    """Table 5: MAE and gof."""
+    return _tables("table5", ("mae", "gof"), options)
+
+
+def _tables(target: str, columns: tuple[str, str], options: Options) -> Report:
+    text, marks, failed = [], [], []
+    summary: dict[str, Any] = {"target": target, "quick": options.quick, "versions": grid.versions(), "data": {}}
+    for name, source in SOURCES.items():
+        cells, wrong = _cells(name, options)
+        failed += wrong
+        table = tables.summarise(cells, METHODS, columns, published.REAL[name])
+        title = source.title + (" (stand-in)" if _dataset(name).stand_in else "")
+        text.append(f"=== {title}\n\n{tables.as_text(table, columns)}")
+        starred = {m: STAR for m in source.parts}
+        marks.append(f"## {title}\n\n{tables.as_markdown(table, columns, starred)}\n")
+        kept = ("method", "replication", "seed", "metrics", "fit_seconds", "evaluate_seconds")
+        summary["data"][name] = {
+            "read_from": _dataset(name).read_from.rsplit("/", 1)[-1],
+            "cells": [{k: c[k] for k in kept} for c in cells],
+            "settings": {c["method"]: c["settings"] for c in cells},
+        }
+    files = [
+        options.write(f"{target}.md", "\n".join(marks)),
+        options.write(f"{target}.json", json.dumps(summary, indent=1) + "\n"),
+    ]
+    return Report("\n\n".join(text), files, failed)
+
+
+# ------------------------------------------------------------------------------------------------------ figures
+def _curves(target: str, names: Sequence[str], kind: str, options: Options) -> Report:
+    panels, failed = [], []
+    for name in names:
+        cells, wrong = _cells(name, options, 1)
+        failed += wrong
+        series = {c["method"]: c["series"] for c in cells}
+        panels.append((SOURCES[name].title, {m: series[m] for m in METHODS if m in series}))
+    draw_panels = figures.calibration if kind == "calibration" else figures.sharpness
+    return Report("", [options.save(draw_panels(panels), target)], failed)
+
+
+def fig8(options: Options) -> Report:
+    """Figure 8: calibration at every level, the two large sets."""
+    return _curves("fig8", LARGE, "calibration", options)
+
+
+def fig9(options: Options) -> Report:
+    """Figure 9: sharpness, Crime and EHR."""
+    return _curves("fig9", ("crime", "ehr"), "sharpness", options)
+
+
+def fig_s3(options: Options) -> Report:
+    """Figure S3: calibration at every level, the other sets."""
+    return _curves("figS3", SMALL, "calibration", options)
+
+
+def fig_s4(options: Options) -> Report:
+    """Figure S4: sharpness, the other sets."""
+    return _curves("figS4", ("cpu", "energy", "mpg", "airline"), "sharpness", options)
