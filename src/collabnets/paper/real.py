@@ -65,6 +65,20 @@ def _dataset(name: str) -> Dataset:
     return SOURCES[name].load()
 
 
+def _at_hand(names: Sequence[str]) -> tuple[list[str], list[dict[str, Any]]]:
+    """Names of the sets that can be read, and for each of the others why not, as a failed cell."""
+    found, failed = [], []
+    for name in names:
+        try:
+            _dataset(name)
+            found.append(name)
+        except (OSError, ImportError) as error:
+            failed.append({"experiment": name, "method": "all", "replication": 0, "error": str(error)})
+    if not found:
+        raise FileNotFoundError(failed[0]["error"])
+    return found, failed
+
+
 def _split(name: str, part: float, replication: int) -> Split:
     data = _dataset(name)
     rows = list(data.splits(replication + 1, train=TRAIN, seed=settings.SPLIT_SEED))[replication]
@@ -131,7 +145,9 @@ def table3(options: Options) -> Report:
     """Table 3: sizes of the data."""
     lines = [f"{'':<10}{'N':>10}{'P':>6}{'P coded':>9}{'paper N':>12}{'paper P':>9}  "]
     marks = ["| data | N | P before coding | P coded | paper N | paper P | rows |", "| --- " * 7 + "|"]
-    for name, source in SOURCES.items():
+    names, failed = _at_hand(list(SOURCES))
+    for name in names:
+        source = SOURCES[name]
         data, size = _dataset(name), published.TABLE_3[name]
         coded = len(data.coded_feature_names)
         kind = "stand-in" if data.stand_in else "the paper's"
@@ -141,7 +157,7 @@ def table3(options: Options) -> Report:
         marks.append(
             f"| {source.title} | {len(data):,} | {data.X.shape[1]} | {coded} | {size.n:,} | {size.p} | {kind} |"
         )
-    return Report("\n".join(lines), [options.write("table3.md", "\n".join(marks) + "\n")], [])
+    return Report("\n".join(lines), [options.write("table3.md", "\n".join(marks) + "\n")], failed)
 
 
 # ------------------------------------------------------------------------------------------------- Tables 4 and 5
@@ -156,9 +172,11 @@ def table5(options: Options) -> Report:
 
 
 def _tables(target: str, columns: tuple[str, str], options: Options) -> Report:
-    text, marks, failed = [], [], []
+    text, marks = [], []
+    names, failed = _at_hand(list(SOURCES))
     summary: dict[str, Any] = {"target": target, "quick": options.quick, "versions": grid.versions(), "data": {}}
-    for name, source in SOURCES.items():
+    for name in names:
+        source = SOURCES[name]
         cells, wrong = _cells(name, options)
         failed += wrong
         table = tables.summarise(cells, METHODS, columns, published.REAL[name])
@@ -181,7 +199,8 @@ def _tables(target: str, columns: tuple[str, str], options: Options) -> Report:
 
 # ------------------------------------------------------------------------------------------------------ figures
 def _curves(target: str, names: Sequence[str], kind: str, options: Options) -> Report:
-    panels, failed = [], []
+    panels = []
+    names, failed = _at_hand(names)
     for name in names:
         cells, wrong = _cells(name, options, 1)
         failed += wrong
