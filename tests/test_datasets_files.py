@@ -240,9 +240,10 @@ def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch, server):
     assert server.asked == []
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not bind this user")
 def test_a_read_only_cache(server):
     cache_folder().mkdir(mode=0o500)
+    if os.access(cache_folder(), os.W_OK):
+        pytest.skip("permissions do not bind this user")
     with pytest.raises(DatasetFileError, match=r"cannot be written.*Permission denied.*COLLABNETS_CACHE"):
         find(data_file(server("/machine.data", CONTENT)))
     assert in_cache() == []

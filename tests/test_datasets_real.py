@@ -130,7 +130,18 @@ def test_the_package_carries_the_same_rows(name, tmp_path, monkeypatch):
     pd.testing.assert_series_equal(carried.y, data.y)
 
 
-@pytest.mark.parametrize("name", ["cpu", "mpg", "crime", "energy"])
+@every_small_set
+def test_the_papers_file_is_known_by_its_content(name, tmp_path):
+    path = find_local({"cpu": uci.CPU, "mpg": uci.MPG, "crime": uci.CRIME, "energy": uci.ENERGY_DAILY}[name])
+    if path is None:
+        pytest.skip(f"the file of {name} is not on this machine")
+    (tmp_path / "renamed.txt").write_bytes(path.read_bytes())
+    data = SMALL[name](tmp_path / "renamed.txt")
+    assert data.stand_in == ""
+    pd.testing.assert_frame_equal(data.X, real(name).X)
+
+
+@every_small_set
 def test_without_a_file_the_error_says_what_to_do(name, tmp_path, monkeypatch):
     monkeypatch.delenv("COLLABNETS_DATA", raising=False)
     monkeypatch.setenv("COLLABNETS_CACHE", str(tmp_path))

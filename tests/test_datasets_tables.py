@@ -182,6 +182,7 @@ def test_small_files_are_read(tmp_path):
     cpu = load_cpu(written(tmp_path, CPU_LINES))
     assert cpu.X.to_numpy().tolist() == [[125, 256, 6000, 256, 16, 128], [29, 8000, 32000, 32, 8, 32]]
     assert cpu.y.tolist() == [198, 269]
+    assert cpu.stand_in == f"a file of your own, {tmp_path / 'file.data'}"
     mpg = load_mpg(written(tmp_path, MPG_LINES))
     assert mpg.X.to_numpy().tolist() == [[8, 307, 130, 3504, 12, 70, 1]]
     assert mpg.y.tolist() == [18]
@@ -272,7 +273,7 @@ def test_flights_from_text_and_from_parquet(tmp_path, monkeypatch):
     data = load_airline()
     kept = table[:2000].dropna()
     numbers = ["DepTime", "ArrTime", "AirTime", "Distance"]
-    assert data.stand_in == ""
+    assert data.stand_in == f"{len(kept):,} flights of a file of your own, {tmp_path / 'DelayedFlights.csv'}"
     assert data.read_from == str(tmp_path / "DelayedFlights.csv")
     np.testing.assert_array_equal(data.y, kept["ArrDelay"])
     np.testing.assert_array_equal(data.X[numbers], kept[numbers])
@@ -287,7 +288,9 @@ def test_flights_from_text_and_from_parquet(tmp_path, monkeypatch):
     expected = np.column_stack([(kept[numbers] - kept[numbers].mean()) / kept[numbers].std(ddof=0), dummies])
     np.testing.assert_allclose(np.concatenate([split.X_train, split.X_test]), expected, rtol=1e-6, atol=1e-6)
 
+    monkeypatch.setattr("collabnets.datasets.airline.PAPER_ROWS", len(kept))
     same = load_airline(tmp_path / "flights.parquet")
+    assert same.stand_in == ""
     pd.testing.assert_frame_equal(same.X, data.X)
     pd.testing.assert_series_equal(same.y, data.y)
 

@@ -65,7 +65,7 @@ class Dataset:
     paper_n, paper_p
         Rows and features that Table 3 of the paper gives. Its features are counted after coding, except for MPG.
     stand_in
-        "" for the paper's data; otherwise what these rows stand in for, and how they differ.
+        "" for the paper's data; otherwise what these rows are instead.
     preprocessing
         The steps of Appendix C.2 for this set, not fitted.
     normalise_outcome

@@ -140,6 +140,11 @@ def how_to_get(file: DataFile) -> str:
     return f"Get {file.name} from {file.page} and put it {where}, or into {cache_folder()}."
 
 
+def is_right(path: Path, *files: DataFile) -> bool:
+    """Whether a path holds one of these files, whatever its name."""
+    return any(not _what_is_wrong(path, file) for file in files)
+
+
 def readable(path: str | Path) -> Path:
     """A path from the user, if there is a file that is not plainly something else; its checksum is not asked for."""
     path = Path(path).expanduser()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from collabnets.datasets.dataset import Dataset
-from collabnets.datasets.files import DataFile, DatasetFileError, find, find_local, packaged, readable
+from collabnets.datasets.files import DataFile, DatasetFileError, find, find_local, is_right, packaged, readable
 from collabnets.datasets.preprocessing import TablePreprocessing
 
 UCI = "https://archive.ics.uci.edu"
@@ -126,6 +126,7 @@ def load_cpu(path: str | Path | None = None, *, download: bool = True) -> Datase
         read_from,
         paper_n=209,
         paper_p=6,
+        stand_in=_stand_in(path, CPU),
     )
 
 
@@ -166,6 +167,7 @@ def load_mpg(path: str | Path | None = None, *, download: bool = True) -> Datase
         read_from,
         paper_n=392,
         paper_p=7,
+        stand_in=_stand_in(path, MPG),
     )
 
 
@@ -199,6 +201,7 @@ def load_crime(path: str | Path | None = None, *, download: bool = True) -> Data
         str(file),
         paper_n=1993,
         paper_p=15,
+        stand_in=_stand_in(path, CRIME),
         preprocessing=TablePreprocessing(n_components=15),
     )
 
@@ -240,6 +243,7 @@ def load_energy(path: str | Path | None = None, *, download: bool = True) -> Dat
         str(file),
         paper_n=1441,
         paper_p=7,
+        stand_in=_stand_in(path, ENERGY_DAILY, ENERGY),
     )
 
 
@@ -259,6 +263,10 @@ def _daily(file: Path) -> pd.DataFrame:
 
 
 # ---------------------------------------------------------------------------------------------------- helpers
+def _stand_in(path: str | Path | None, *files: DataFile) -> str:
+    return "" if path is None or is_right(readable(path), *files) else f"a file of your own, {path}"
+
+
 def _read(file: Path, **options: Any) -> pd.DataFrame:
     try:
         return pd.read_csv(file, **options)
