@@ -20,6 +20,7 @@ import optax
 from jax.scipy.linalg import solve_triangular
 from numpy.typing import ArrayLike
 from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from tqdm.auto import tqdm
 
@@ -381,6 +382,12 @@ class GaussianProcessRegressor(CountingRegressor):
                 "learning_rate_init, or look for extreme values in X or y."
             )
         self.loss_curve_ = losses
+        if self.max_iter and posterior.log_marginal_likelihood < -losses[0] * weight.sum():
+            warnings.warn(
+                "the marginal likelihood ended below where it started; try a smaller learning_rate_init.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
         self.jitter_ = float(posterior.jitter)
         if self.jitter_ > 0.0:
             warnings.warn(
