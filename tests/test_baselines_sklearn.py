@@ -11,9 +11,12 @@ from sklearn.utils.estimator_checks import (
 from collabnets.baselines import (
     CalibratedRegressor,
     ConcreteDropoutRegressor,
+    ConformalQuantileRegressor,
     DeepEnsembleRegressor,
+    GaussianProcessRegressor,
     MCDropoutRegressor,
     MeanNetworkRegressor,
+    ParametricGPRegressor,
     QuantileNetworkRegressor,
 )
 
@@ -32,7 +35,10 @@ SMALL = [
     DeepEnsembleRegressor(**NETWORK, dampings=(0.3, 1.0), n_members=2, decay_rate=0.0),
     QuantileNetworkRegressor(**NETWORK),
     MeanNetworkRegressor(**NETWORK),
+    GaussianProcessRegressor(max_iter=20, random_state=0, verbose=0),
+    ParametricGPRegressor(n_inducing=3, max_iter=20, batch_size=8, random_state=0, verbose=0),
     CalibratedRegressor(LinearGaussian(), random_state=0),
+    ConformalQuantileRegressor(n_estimators=40, random_state=0),
 ]
 
 

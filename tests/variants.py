@@ -12,9 +12,12 @@ from collabnets import CollaboratingRegressor
 from collabnets.baselines import (
     CalibratedRegressor,
     ConcreteDropoutRegressor,
+    ConformalQuantileRegressor,
     DeepEnsembleRegressor,
+    GaussianProcessRegressor,
     MCDropoutRegressor,
     MeanNetworkRegressor,
+    ParametricGPRegressor,
     QuantileNetworkRegressor,
 )
 
@@ -86,12 +89,19 @@ BASELINES = {
     "EN, mixture": network(DeepEnsembleRegressor, dampings=0.5, n_members=3, combine="mixture"),
     "QR": network(QuantileNetworkRegressor),
     "MSE": network(MeanNetworkRegressor),
+    "GPR": lambda **changes: GaussianProcessRegressor(**{"max_iter": 30, "random_state": 0, "verbose": 0, **changes}),
+    "PPGPR": lambda **changes: ParametricGPRegressor(
+        **{"n_inducing": 10, "max_iter": 40, "batch_size": 16, "random_state": 0, "verbose": 0, **changes}
+    ),
+    "CQR": lambda **changes: ConformalQuantileRegressor(
+        **{"n_estimators": 40, "min_samples_leaf": 5, "random_state": 0, **changes}
+    ),
     "CR": lambda **changes: CalibratedRegressor(
         CollaboratingRegressor(**TINY), **{"n_levels": 10, "random_state": 0, **changes}
     ),
 }
 # Baselines that give quantiles and intervals, but no CDF, density, moments or samples.
-QUANTILES_ONLY = set()
+QUANTILES_ONLY = {"CQR"}
 ESTIMATORS = [*VARIANTS, *BASELINES]
 
 

@@ -29,6 +29,7 @@ KINDS = {
     "CalibratedRegressor": "collabnets.baselines.calibrated",
     "CollaboratingRegressor": "collabnets.regressor",
     "ConcreteDropoutRegressor": "collabnets.baselines.concrete_dropout",
+    "ConformalQuantileRegressor": "collabnets.baselines.conformal",
     "DeepEnsembleRegressor": "collabnets.baselines.ensemble",
     "GaussianProcessRegressor": "collabnets.baselines.gaussian_process",
     "MCDropoutRegressor": "collabnets.baselines.dropout",

@@ -2,6 +2,7 @@
 
 from collabnets.baselines.calibrated import CalibratedRegressor
 from collabnets.baselines.concrete_dropout import ConcreteDropoutRegressor
+from collabnets.baselines.conformal import ConformalQuantileRegressor
 from collabnets.baselines.dropout import MCDropoutRegressor
 from collabnets.baselines.ensemble import DeepEnsembleRegressor
 from collabnets.baselines.gaussian_process import GaussianProcessRegressor
@@ -12,6 +13,7 @@ from collabnets.baselines.quantile_network import MeanNetworkRegressor, Quantile
 __all__ = [
     "CalibratedRegressor",
     "ConcreteDropoutRegressor",
+    "ConformalQuantileRegressor",
     "DeepEnsembleRegressor",
     "GaussianProcessRegressor",
     "MCDropoutRegressor",
