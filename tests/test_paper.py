@@ -313,6 +313,7 @@ def test_the_cn_job_gives_g_and_f_of_one_fit_at_the_papers_settings():
         "batch_size": 128,
         "init": "tiny",
     }
+    assert not job.settings["standardize"]  # the units of the data, in the synthetic experiments
     job = methods.collaborating({"CN-g": "cn-g", "CN-f": "cn-f"}, pretrain_iter=60, max_iter=60, batch_size=32)
     s = experiments.GAUSSIAN.split(0)
     (models,) = job.fit([s], [0], None, False)

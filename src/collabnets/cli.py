@@ -66,7 +66,7 @@ def run_demo(arguments: argparse.Namespace) -> int:
     from collabnets import demo
     from collabnets.paper import settings
 
-    paper = settings.PAPER
+    paper = settings.SYNTHETIC
     print("Data: y ~ N(mu, sigma^2), x = (mu, sigma); Section 5.3.1 of the paper, its first split.")
     print(
         f"Fit:  the paper's settings; {arguments.pretrain_iter:,} pre-training and {arguments.max_iter:,} joint "

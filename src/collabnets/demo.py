@@ -91,7 +91,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     data = heteroskedastic_gaussian()
     train, test = next(paper_splits(len(data.y)))
-    chosen = settings.PAPER | {"pretrain_iter": pretrain_iter, "max_iter": max_iter}
+    chosen = settings.SYNTHETIC | {"pretrain_iter": pretrain_iter, "max_iter": max_iter}
     model = CollaboratingRegressor(**chosen, random_state=seed, verbose=int(progress))
     start = time.perf_counter()
     model.fit(data.X[train], data.y[train])
