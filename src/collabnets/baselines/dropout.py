@@ -22,6 +22,8 @@ from collabnets.estimator import POINT_ESTIMATES, Table, TableRegressor
 from collabnets.networks import ACTIVATIONS
 from collabnets.training import mix
 
+# Steps of about a factor of sqrt(2), which is 20 % of the noise's standard deviation.
+PRECISIONS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0, 45.0, 64.0, 90.0)
 BLOCK_ROWS = 64
 PASSES_AT_ONCE = 8
 
@@ -37,7 +39,7 @@ class MCDropoutRegressor(TableRegressor):
     ----------
     precisions
         Values of tau to choose from; a single one is taken as it is. They are those of the outcome divided by its
-        standard deviation, or of the outcome as it is with ``standardize=False``.
+        standard deviation, or of the outcome as it is with ``standardize=False``. By default 16 from 0.5 to 90.
     dropout_rates
         Dropout rates to choose from.
     lengthscale
@@ -134,7 +136,7 @@ class MCDropoutRegressor(TableRegressor):
     def __init__(
         self,
         *,
-        precisions: float | Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0),
+        precisions: float | Sequence[float] = PRECISIONS,
         dropout_rates: float | Sequence[float] = (0.005, 0.01, 0.05, 0.1),
         lengthscale: float = 1e-2,
         hidden_layer_sizes: int | Sequence[int] = (100, 80),

@@ -34,6 +34,8 @@ from collabnets.training import interruptible
 
 # Where the search for hyperparameters starts: softplus(0), as in gpytorch.
 START = math.log(2.0)
+# Features are padded to a multiple of this.
+COLUMNS = 8
 # A learnt noise variance stays above this; the outcome has variance 1.
 NOISE_FLOOR = 1e-4
 # Added to the diagonal, relative to its mean, when a matrix is not positive definite: the first try and the last.
@@ -41,7 +43,7 @@ FIRST_JITTER, LAST_JITTER = 1e-12, 1e-2
 
 
 class Hyperparameters(NamedTuple):
-    """What a Gaussian process with an RBF kernel is made of, in standardised units.
+    """What a Gaussian process with an RBF kernel is made of, in network units.
 
     Attributes
     ----------
@@ -63,6 +65,15 @@ class Hyperparameters(NamedTuple):
         """Make them from numbers and arrays."""
         values = (np.asarray(v, np.float64) for v in (length_scale, signal_variance, noise_variance, mean))
         return Hyperparameters(*values)
+
+
+def padded(features: np.ndarray, rows: int) -> np.ndarray:
+    """Features in float64 with more rows, and columns, of zeros, so that few shapes are ever compiled for.
+
+    A column of zeros adds nothing to a distance, and its length scale has no gradient.
+    """
+    n, p = features.shape
+    return np.pad(features.astype(np.float64), ((0, rows - n), (0, -p % COLUMNS)))
 
 
 def free(h: Hyperparameters, floor: float) -> Hyperparameters:
@@ -216,6 +227,12 @@ class CountingRegressor(TableRegressor):
     To implement one, do as for a `TableRegressor`, and take weights from ``_observations(table)``.
     """
 
+    ard: bool
+    length_scale_: np.ndarray
+    signal_variance_: float
+    noise_variance_: float
+    mean_: float
+
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from a table X, a DataFrame (categories and missing values included) or an array, and an outcome y.
 
@@ -241,9 +258,16 @@ class CountingRegressor(TableRegressor):
         total = n if weight is None else math.fsum(np.broadcast_to(np.asarray(weight, np.float64), n))
         return table.weight * (total / len(table.weight))
 
+    def _hyperparameters(self) -> Hyperparameters:
+        """What was learnt, for padded features."""
+        length = self.length_scale_
+        if self.ard:
+            length = np.pad(length, (0, -len(length) % COLUMNS), constant_values=1.0)
+        return Hyperparameters.of(length, self.signal_variance_, self.noise_variance_, self.mean_)
+
     def _normal(self, moments: Callable[[np.ndarray], Any], features: np.ndarray) -> PredictiveDistribution:
         """Normal distributions, in the units of y, from the mean and variance in network units of blocks of rows."""
-        mean, variance = by_blocks(moments, features.astype(np.float64))
+        mean, variance = by_blocks(moments, padded(features, len(features)))
         deviation = np.sqrt(variance) * self.outcome_.scale
         return ScipyDistribution(stats.norm, loc=self.outcome_.inverse(mean), scale=deviation)
 
@@ -270,6 +294,9 @@ class GaussianProcessRegressor(CountingRegressor):
     too_many_rows
         What to do with more rows: ``"error"`` refuses them, ``"subsample"`` fits a random ``max_rows`` of them, with a
         warning.
+    standardize
+        Learn from features and outcome of mean 0 and variance 1. False learns in the units of the data; the answer then
+        depends on the units.
     point_estimate
         What ``predict`` returns: ``"median"`` or ``"mean"``, which are the same here.
     random_state
@@ -287,6 +314,8 @@ class GaussianProcessRegressor(CountingRegressor):
         Logarithm of the marginal likelihood of the standardised outcomes at these hyperparameters.
     loss_curve_ : ndarray
         Minus that logarithm, an observation, before each step.
+    n_iter_ : int
+        Steps taken.
     jitter_ : float
         What was added to the diagonal of the covariance to make it positive definite; usually 0.
     rows_, dual_, factor_ : ndarray
@@ -316,6 +345,7 @@ class GaussianProcessRegressor(CountingRegressor):
         "mean_",
         "log_marginal_likelihood_",
         "loss_curve_",
+        "n_iter_",
         "jitter_",
         "rows_",
         "dual_",
@@ -330,6 +360,7 @@ class GaussianProcessRegressor(CountingRegressor):
         "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
         "max_rows": [Interval(Integral, 1, None, closed="left")],
         "too_many_rows": [StrOptions({"error", "subsample"})],
+        "standardize": ["boolean"],
         "point_estimate": [StrOptions(set(POINT_ESTIMATES))],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -346,6 +377,7 @@ class GaussianProcessRegressor(CountingRegressor):
         learning_rate_init: float = 0.1,
         max_rows: int = 5_000,
         too_many_rows: str = "error",
+        standardize: bool = True,
         point_estimate: str = "median",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 1,
@@ -358,20 +390,21 @@ class GaussianProcessRegressor(CountingRegressor):
         self.learning_rate_init = learning_rate_init
         self.max_rows = max_rows
         self.too_many_rows = too_many_rows
+        self.standardize = standardize
         self.point_estimate = point_estimate
         self.random_state = random_state
         self.verbose = verbose
 
     def _learn(self, table: Table) -> None:
         chosen = self._chosen(len(table.values), table.seed)
-        features = table.features[chosen].astype(np.float64)
+        features = table.features[chosen]
         n, p = features.shape
         pad = bucket(n) - n
-        x = np.pad(features, ((0, pad), (0, 0)))
+        x = padded(features, n + pad)
         y = np.pad((table.values[chosen] - table.outcome.loc) / table.outcome.scale, (0, pad))
         weight = np.pad(self._observations(table)[chosen], (0, pad))
         start = Hyperparameters.of(
-            np.full(p if self.ard else 1, self.length_scale), self.signal_variance, self.noise_variance, 0.0
+            np.full(x.shape[1] if self.ard else 1, self.length_scale), self.signal_variance, self.noise_variance, 0.0
         )
         with in_float64():
             h, losses = self._search(start, x, y, weight)
@@ -381,7 +414,7 @@ class GaussianProcessRegressor(CountingRegressor):
                 "the marginal likelihood became infinite or NaN; try a larger noise_variance or a smaller "
                 "learning_rate_init, or look for extreme values in X or y."
             )
-        self.loss_curve_ = losses
+        self.loss_curve_, self.n_iter_ = losses, len(losses)
         if self.max_iter and posterior.log_marginal_likelihood < -losses[0] * weight.sum():
             warnings.warn(
                 "the marginal likelihood ended below where it started; try a smaller learning_rate_init.",
@@ -396,15 +429,14 @@ class GaussianProcessRegressor(CountingRegressor):
                 RuntimeWarning,
                 stacklevel=5,
             )
-        self.length_scale_ = np.asarray(h.length_scale)
+        self.length_scale_ = np.asarray(h.length_scale)[:p]
         self.signal_variance_, self.noise_variance_ = float(h.signal_variance), float(h.noise_variance)
         self.mean_ = float(h.mean)
         self.log_marginal_likelihood_ = float(posterior.log_marginal_likelihood)
-        self.rows_, self.dual_ = table.features[chosen], posterior.dual[:n].copy()
+        self.rows_, self.dual_ = features, posterior.dual[:n].copy()
         self.factor_ = posterior.factor[:n, :n].copy()
 
     def _distribution(self, features: np.ndarray) -> PredictiveDistribution:
-        h = Hyperparameters.of(self.length_scale_, self.signal_variance_, self.noise_variance_, self.mean_)
         n = len(self.rows_)
         pad = bucket(n) - n  # the same padding as in the fit, so that few shapes are ever compiled
         lower = np.eye(n + pad)
@@ -413,8 +445,8 @@ class GaussianProcessRegressor(CountingRegressor):
             given = jax.tree.map(
                 jnp.asarray,
                 (
-                    h,
-                    np.pad(self.rows_.astype(np.float64), ((0, pad), (0, 0))),
+                    self._hyperparameters(),
+                    padded(self.rows_, n + pad),
                     np.arange(n + pad) < n,
                     lower,
                     np.pad(self.dual_, (0, pad)),

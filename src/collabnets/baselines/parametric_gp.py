@@ -25,6 +25,7 @@ from collabnets.baselines.gaussian_process import (
     constrained,
     free,
     kernel,
+    padded,
 )
 from collabnets.distribution import PredictiveDistribution
 from collabnets.estimator import POINT_ESTIMATES, Table
@@ -228,6 +229,9 @@ class ParametricGPRegressor(CountingRegressor):
         Rows of a mini-batch, drawn without replacement.
     learning_rate_init
         Step size of Adam.
+    standardize
+        Learn from features and outcome of mean 0 and variance 1. False learns in the units of the data; the answer then
+        depends on the units.
     point_estimate
         What ``predict`` returns: ``"median"`` or ``"mean"``, which are the same here.
     random_state
@@ -248,6 +252,8 @@ class ParametricGPRegressor(CountingRegressor):
         standard deviations (M,).
     loss_curve_ : ndarray
         Minus the objective, an observation, estimated in each iteration from its batch.
+    n_iter_ : int
+        Epochs run.
     columns_, outcome_, n_features_in_, feature_names_in_
         As in ``CollaboratingRegressor``.
 
@@ -274,6 +280,7 @@ class ParametricGPRegressor(CountingRegressor):
         "variational_mean_",
         "variational_factor_",
         "loss_curve_",
+        "n_iter_",
     )
     _parameter_constraints: dict = {  # noqa: RUF012 (scikit-learn reads it from the class)
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
@@ -284,6 +291,7 @@ class ParametricGPRegressor(CountingRegressor):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
+        "standardize": ["boolean"],
         "point_estimate": [StrOptions(set(POINT_ESTIMATES))],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -300,6 +308,7 @@ class ParametricGPRegressor(CountingRegressor):
         max_iter: int = 200,
         batch_size: int = 128,
         learning_rate_init: float = 0.01,
+        standardize: bool = True,
         point_estimate: str = "median",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 1,
@@ -312,18 +321,20 @@ class ParametricGPRegressor(CountingRegressor):
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.learning_rate_init = learning_rate_init
+        self.standardize = standardize
         self.point_estimate = point_estimate
         self.random_state = random_state
         self.verbose = verbose
 
     def _learn(self, table: Table) -> None:
-        places = np.unique(table.features, axis=0).astype(np.float64)
+        places = np.unique(table.features, axis=0)
         if len(places) > self.n_inducing:
             chosen = np.random.default_rng(table.seed).choice(len(places), self.n_inducing, replace=False)
             places = places[np.sort(chosen)]
         weight = self._observations(table)
         y = (table.values - table.outcome.loc) / table.outcome.scale
-        start = Parameters.start(places, ard=self.ard, full=self.variational == "full")
+        p = places.shape[1]
+        start = Parameters.start(padded(places, len(places)), ard=self.ard, full=self.variational == "full")
         setting = Setting(*(np.asarray(v, np.float64) for v in (self.beta, weight.sum(), JITTER)))
         with in_float64():
             parameters, setting = jax.tree.map(lambda a: jnp.asarray(a)[None], (start, setting))
@@ -332,7 +343,7 @@ class ParametricGPRegressor(CountingRegressor):
                 adam(float(self.learning_rate_init)),
                 parameters,
                 setting,
-                Rows.of(table.features.astype(np.float64), y, weight),
+                Rows.of(padded(table.features, len(y)), y, weight),
                 seeds=np.array([table.seed]),
                 epochs=int(self.max_iter),
                 batch_size=int(self.batch_size),
@@ -341,16 +352,17 @@ class ParametricGPRegressor(CountingRegressor):
             )
             learnt = jax.tree.map(lambda a: jnp.asarray(a[0]), trained.parameters)
             h, q = jax.tree.map(np.asarray, learnt.read())
-        self.length_scale_ = h.length_scale
+        self.length_scale_ = h.length_scale[:p]
         self.signal_variance_, self.noise_variance_ = float(h.signal_variance), float(h.noise_variance)
         self.mean_ = float(h.mean)
-        self.inducing_, self.variational_mean_, self.variational_factor_ = q
-        self.loss_curve_ = trained.losses[:, 0]
+        self.inducing_ = q.inducing[:, :p].copy()
+        self.variational_mean_, self.variational_factor_ = q.mean, q.factor
+        self.loss_curve_, self.n_iter_ = trained.losses[:, 0], int(self.max_iter)
 
     def _distribution(self, features: np.ndarray) -> PredictiveDistribution:
         with in_float64():
-            given = Hyperparameters.of(self.length_scale_, self.signal_variance_, self.noise_variance_, self.mean_)
-            q = Variational(self.inducing_, self.variational_mean_, self.variational_factor_)
-            h, q = jax.tree.map(jnp.asarray, (given, q))
+            inducing = padded(self.inducing_, len(self.inducing_))
+            q = Variational(inducing, self.variational_mean_, self.variational_factor_)
+            h, q = jax.tree.map(jnp.asarray, (self._hyperparameters(), q))
             lower = _factor(h, q.inducing, JITTER)
             return self._normal(lambda block: _predict(h, q, lower, block), features)
