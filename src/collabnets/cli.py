@@ -124,6 +124,9 @@ def add_reproduce(subparsers) -> None:
         "--quick", action="store_true", help="short training, few replications: shows that it works, in minutes"
     )
     parser.add_argument("--methods", nargs="+", metavar="NAME", help="only these, such as CN-g EN; all by default")
+    parser.add_argument(
+        "--data", nargs="+", metavar="NAME", help="of the real data sets only these, such as cpu mpg; all by default"
+    )
     parser.add_argument("--draw-only", action="store_true", help="use the results that are there, fit nothing")
     parser.set_defaults(run=run_reproduce)
 
@@ -141,6 +144,7 @@ def run_reproduce(arguments: argparse.Namespace) -> int:
                 replications=arguments.replications,
                 quick=arguments.quick,
                 methods=None if arguments.methods is None else tuple(arguments.methods),
+                data=None if arguments.data is None else tuple(arguments.data),
                 fit=not arguments.draw_only,
                 progress=True,
             )

@@ -14,7 +14,7 @@ import numpy as np
 from collabnets import queries, training
 from collabnets.estimator import Table, warn_of_constant
 from collabnets.inversion import coarse_points
-from collabnets.networks import QueryNetwork, stack
+from collabnets.networks import QueryNetwork
 
 if TYPE_CHECKING:
     from collabnets.regressor import CollaboratingRegressor
@@ -110,28 +110,29 @@ def fit_tables(
     pairs = zip((t for _, t in varied), parts, strict=True)
     start_keys = np.concatenate([member_keys(t.table.seed, len(p.n_rows), of="start") for t, p in pairs])
     plan = lead._plan(shortest, by_row)
-    width = widths.pop()
-    g, f = (stack(nets) for nets in zip(*(lead._networks(width, key) for key in start_keys), strict=True))
+    g, f = lead._networks(widths.pop(), start_keys)
     state = training.State.create(g, f, plan)
     digest = hashlib.sha256("".join(t.fingerprint(lead._describe()) for _, t in varied).encode()).hexdigest()
     state, losses = training.train(plan, lead._schedule(digest, progress), state, data, members)
+    # as NumPy's arrays, so that pickles and copies are plain; from an accelerator all at once, not one by one
+    g, f = (jax.tree.map(lambda a: np.asarray(a) if eqx.is_array(a) else a, net) for net in (state.g, state.f))
     first = 0
     for (model, task), part in zip(varied, parts, strict=True):
         mine = slice(first, first + len(part.n_rows))
         first = mine.stop
-        _settle(model, task, state, losses, mine)
+        _settle(model, task, g, f, losses, mine)
     return models
 
 
 def _settle(
-    model: CollaboratingRegressor, task: Task, state: training.State, losses: training.Losses, mine: slice
+    model: CollaboratingRegressor, task: Task, g: QueryNetwork, f: QueryNetwork, losses: training.Losses, mine: slice
 ) -> None:
-    """Write what was learnt onto a model; arrays as NumPy's, so that pickles and copies are plain."""
+    """Write what the members ``mine`` learnt onto a model."""
 
     def own(net: QueryNetwork) -> QueryNetwork:
-        return jax.tree.map(lambda a: np.asarray(a[mine]) if eqx.is_array(a) else a, net)
+        return jax.tree.map(lambda a: a[mine].copy() if isinstance(a, np.ndarray) else a, net)
 
-    model.g_, model.f_ = own(state.g), own(state.f)
+    model.g_, model.f_ = own(g), own(f)
     model.history_ = losses._replace(
         **{k: getattr(losses, k)[:, mine] for k in ("pretrain", "joint_g", "joint_f", "held_out")}
     )

@@ -281,8 +281,7 @@ class CollaboratingRegressor(TableRegressor):
         self.search_range_, self.n_iter_ = tuple(state["search_range"]), state["n_iter"]
         if "g" in state:
             width = len(self.columns_.feature_names_out)
-            starts = [self._networks(width, key) for key in member_keys(0, int(self.n_members), of="start")]
-            templates = (stack(nets) for nets in zip(*starts, strict=True))
+            templates = self._networks(width, member_keys(0, int(self.n_members), of="start"))
             self.g_, self.f_ = (_filled(net, state[name], name) for net, name in zip(templates, "gf", strict=True))
 
     # ---------------------------------------------------------------- parts of a fit
@@ -290,9 +289,8 @@ class CollaboratingRegressor(TableRegressor):
     def _source(self) -> Source:
         return Source(self.g_, self.f_, self.method == "cn-f", self._start, self.outcome_.loc, self.outcome_.scale)
 
-    def _networks(self, n_features: int, key: np.ndarray) -> tuple[QueryNetwork, QueryNetwork]:
-        """Start one member."""
-        g_key, f_key = np.random.SeedSequence(key.tolist()).generate_state(4).reshape(2, 2)
+    def _networks(self, n_features: int, keys: np.ndarray) -> tuple[QueryNetwork, QueryNetwork]:
+        """Start members, one a key; their arrays are stacked on a first axis."""
         shared: dict[str, Any] = {
             "activation": self.activation,
             "normalization": self.normalization,
@@ -303,23 +301,16 @@ class CollaboratingRegressor(TableRegressor):
         if self.moment_matching != "none":
             mean, deviation = queries.logit_moments(self.q_distribution)
             output = MomentMatching(mean, deviation, self.moment_matching == "batch")
-        g = QueryNetwork(
-            n_features,
-            _sizes(self.hidden_layer_sizes, "hidden_layer_sizes"),
-            init=self.init,
-            readout_init="glorot" if tiny else "ordinary",
-            output=output,
-            key=g_key,
-            **shared,
-        )
-        f = QueryNetwork(
-            n_features,
-            _sizes(self.hidden_layer_sizes_f, "hidden_layer_sizes_f"),
-            init=self.init,
-            readout_init=self.init,
-            key=f_key,
-            **shared,
-        )
+        g_widths = _sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
+        f_widths = _sizes(self.hidden_layer_sizes_f, "hidden_layer_sizes_f")
+        g_options = {"init": self.init, "readout_init": "glorot" if tiny else "ordinary", "output": output, **shared}
+        f_options = {"init": self.init, "readout_init": self.init, **shared}
+        pairs = []
+        for key in keys:
+            g_key, f_key = np.random.SeedSequence(key.tolist()).generate_state(4).reshape(2, 2)
+            g = QueryNetwork(n_features, g_widths, key=g_key, **g_options)
+            pairs.append((g, QueryNetwork(n_features, f_widths, key=f_key, **f_options)))
+        g, f = (stack(nets) for nets in zip(*pairs, strict=True))
         return g, f
 
     def _plan(self, n_rows: int, thresholds_by_row: bool) -> training.Plan:

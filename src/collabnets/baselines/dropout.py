@@ -60,8 +60,8 @@ class MCDropoutRegressor(TableRegressor):
     learning_rate_init
         Step size of Adam.
     validation_fraction
-        Share of the training rows held out to choose tau and the dropout rate by gof; the network is then trained
-        again on all of them.
+        Share of the training rows held out, at most 5,000 of them, to choose tau and the dropout rate by gof; the
+        network is then trained again on all of them.
     standardize
         Train on features and outcome of mean 0 and variance 1. False trains in the units of the data, which is how the
         paper's synthetic experiments were run; tau is then in units of 1 / y^2.

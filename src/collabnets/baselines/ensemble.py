@@ -57,8 +57,8 @@ class DeepEnsembleRegressor(TableRegressor):
     decay_rate
         The step at epoch e is ``learning_rate_init / (1 + decay_rate * e / 100)``.
     validation_fraction
-        Share of the training rows held out to choose the damping by gof; the networks are then trained again on all
-        of them.
+        Share of the training rows held out, at most 5,000 of them, to choose the damping by gof; the networks are then
+        trained again on all of them.
     standardize
         Train on features and outcome of mean 0 and variance 1. False trains in the units of the data, which is how the
         paper's synthetic experiments were run; the answer then depends on the units.

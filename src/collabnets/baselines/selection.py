@@ -18,6 +18,8 @@ from collabnets.metrics import gof
 
 # Candidates as columns, one value of each hyperparameter a candidate.
 Candidates = dict[str, np.ndarray]
+# More rows than this decide nothing that these do not: the standard error of a gof is about 1 / sqrt(rows).
+MOST_HELD_OUT = 5_000
 # trial(rows to learn from, candidates, features to predict) -> one distribution a candidate, in the units of y
 Trial = Callable[[Table, Candidates, np.ndarray], Sequence[PredictiveDistribution]]
 
@@ -31,7 +33,7 @@ def candidates_of(grid: Mapping[str, Sequence[float]]) -> Candidates:
 def hold_out(table: Table, fraction: float) -> tuple[Table, Table]:
     """Divide the rows of a table at random, by its seed, into those to learn from and those to judge by."""
     n = len(table.y)
-    n_held = min(max(1, round(fraction * n)), n - 1)
+    n_held = min(max(1, round(fraction * n)), n - 1, MOST_HELD_OUT)
     order = np.random.default_rng([table.seed, n]).permutation(n)
     return _part(table, np.sort(order[n_held:])), _part(table, np.sort(order[:n_held]))
 
@@ -50,7 +52,7 @@ def search(
     trial
         Learns from one table with every candidate and predicts for other rows.
     fraction
-        Share of the training rows that is held out. With a single candidate nothing is.
+        Share of the training rows that is held out, of at most ``MOST_HELD_OUT``; none with a single candidate.
 
     Returns
     -------

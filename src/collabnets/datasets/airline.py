@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from collabnets.datasets.dataset import Dataset
 from collabnets.datasets.files import DataFile, DatasetFileError, find_local, how_to_get, packaged, readable
@@ -117,6 +115,9 @@ def _csv(file: Path) -> Iterator[pd.DataFrame]:
 
 
 def _parquet(file: Path) -> Iterator[pd.DataFrame]:
+    import pyarrow as pa  # here, as it takes a while and a CSV file does not need it
+    import pyarrow.parquet as pq
+
     try:
         with pq.ParquetFile(file) as opened:
             _expect(opened.schema_arrow.names, file)

@@ -65,10 +65,16 @@ def _dataset(name: str) -> Dataset:
     return SOURCES[name].load()
 
 
-def _at_hand(names: Sequence[str]) -> tuple[list[str], list[dict[str, Any]]]:
-    """Names of the sets that can be read, and for each of the others why not, as a failed cell."""
+def _at_hand(names: Sequence[str], options: Options) -> tuple[list[str], list[dict[str, Any]]]:
+    """Names of the sets that were asked for and can be read, and for each of the others why not, as a failed cell."""
+    unknown = [name for name in options.data or () if name not in SOURCES]
+    if unknown:
+        raise ValueError(f"unknown data {', '.join(unknown)}; there are: {', '.join(SOURCES)}.")
+    wanted = [name for name in names if options.data is None or name in options.data]
+    if not wanted:
+        raise ValueError(f"this target is about {', '.join(names)}, which --data leaves out.")
     found, failed = [], []
-    for name in names:
+    for name in wanted:
         try:
             _dataset(name)
             found.append(name)
@@ -119,11 +125,15 @@ def experiment(name: str, part: float = 1.0) -> Experiment:
 
 def jobs(name: str, quick: bool, chosen: Sequence[str] | None) -> list[Job]:
     """The methods of one data set."""
-    epochs = None
-    if name in LARGE:
-        data = _dataset(name)
-        epochs = max(1, round(LARGE_ITERATIONS / (TRAIN * len(data) / SOURCES[name].base["batch_size"])))
-    return methods.comparison(quick, chosen, METHODS, base=SOURCES[name].base, epochs=epochs, real=True)
+    source = SOURCES[name]
+
+    def epochs(method: str) -> int | None:
+        if name not in LARGE:
+            return None
+        rows = TRAIN * len(_dataset(name)) * source.parts.get(method, 1.0)
+        return max(1, round(LARGE_ITERATIONS * source.base["batch_size"] / rows))
+
+    return methods.comparison(quick, chosen, METHODS, base=source.base, epochs=epochs, real=True)
 
 
 def _cells(name: str, options: Options, n: int | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -145,7 +155,7 @@ def table3(options: Options) -> Report:
     """Table 3: sizes of the data."""
     lines = [f"{'':<10}{'N':>10}{'P':>6}{'P coded':>9}{'paper N':>12}{'paper P':>9}  "]
     marks = ["| data | N | P before coding | P coded | paper N | paper P | rows |", "| --- " * 7 + "|"]
-    names, failed = _at_hand(list(SOURCES))
+    names, failed = _at_hand(list(SOURCES), options)
     for name in names:
         source = SOURCES[name]
         data, size = _dataset(name), published.TABLE_3[name]
@@ -173,7 +183,7 @@ def table5(options: Options) -> Report:
 
 def _tables(target: str, columns: tuple[str, str], options: Options) -> Report:
     text, marks = [], []
-    names, failed = _at_hand(list(SOURCES))
+    names, failed = _at_hand(list(SOURCES), options)
     summary: dict[str, Any] = {"target": target, "quick": options.quick, "versions": grid.versions(), "data": {}}
     for name in names:
         source = SOURCES[name]
@@ -200,7 +210,7 @@ def _tables(target: str, columns: tuple[str, str], options: Options) -> Report:
 # ------------------------------------------------------------------------------------------------------ figures
 def _curves(target: str, names: Sequence[str], kind: str, options: Options) -> Report:
     panels = []
-    names, failed = _at_hand(names)
+    names, failed = _at_hand(names, options)
     for name in names:
         cells, wrong = _cells(name, options, 1)
         failed += wrong

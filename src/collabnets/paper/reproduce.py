@@ -37,6 +37,7 @@ def reproduce(
     replications: int | None = None,
     quick: bool = False,
     methods: tuple[str, ...] | None = None,
+    data: tuple[str, ...] | None = None,
     fit: bool = True,
     progress: bool = False,
 ) -> Report:
@@ -54,6 +55,8 @@ def reproduce(
         Few replications and short training: to see that it works, not to compare with the paper.
     methods
         Only these; None for all.
+    data
+        Of the real data sets only these, such as ``("cpu", "mpg")``; None for all that the target has.
     fit
         False uses only results that are there.
     progress
@@ -64,5 +67,5 @@ def reproduce(
     if replications is not None and replications < 1:
         raise ValueError(f"replications is a whole number of at least 1, not {replications}.")
     module, function = TARGETS[target]
-    options = Options(Store(out), out, replications, quick, methods, fit, progress)
+    options = Options(Store(out), out, replications, quick, methods, data, fit, progress)
     return getattr(import_module(f"collabnets.paper.{module}"), function)(options)

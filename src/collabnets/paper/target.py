@@ -50,6 +50,8 @@ class Options:
         Short settings: to see that it works, not to compare with the paper.
     methods
         Do only these; None for all.
+    data
+        Of the real data sets only these; None for all that the target has.
     fit
         False takes only results that are there.
     progress
@@ -61,6 +63,7 @@ class Options:
     replications: int | None = None
     quick: bool = False
     methods: tuple[str, ...] | None = None
+    data: tuple[str, ...] | None = None
     fit: bool = True
     progress: bool = False
 
