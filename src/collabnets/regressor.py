@@ -57,7 +57,8 @@ class CollaboratingRegressor(TableRegressor):
         what the authors ran); ``"batch"``, real batch normalisation; ``"none"``.
     moment_matching
         What holds the logits of g to the moments of logit(q): ``"fixed"``, the factor that the authors' code used;
-        ``"batch"``, real batch moments in the joint phase, as the paper's text asks; ``"none"``.
+        ``"batch"``, real batch moments in the joint phase, as the paper's text asks; ``"none"``. For ``"g-only"`` with
+        a function as ``z_distribution``, ``"batch"`` takes that function for the true quantiles and matches throughout.
     standardize
         Train on features and outcome of mean 0 and variance 1. False trains in the units of the data, which is how the
         paper's synthetic experiments were run; the answer then depends on the units.
@@ -325,6 +326,7 @@ class CollaboratingRegressor(TableRegressor):
             consistency=float(self.consistency),
             thresholds_by_row=thresholds_by_row,
             matched=self.moment_matching == "batch",
+            matched_pretrain=self.moment_matching == "batch" and self.method == "g-only" and thresholds_by_row,
         )
 
     def _schedule(self, fingerprint: str, progress: bool) -> training.Schedule:

@@ -50,9 +50,9 @@ class Source(NamedTuple):
 
 
 SOURCES = {
-    "cpu": Source("CPU", load_cpu, settings.SMALL_DATA, 10, {}),
+    "cpu": Source("CPU", load_cpu, settings.CPU, 10, {}),
     "energy": Source("Energy", load_energy, settings.PAPER, 10, {}),
-    "mpg": Source("MPG", load_mpg, settings.SMALL_DATA, 10, {}),
+    "mpg": Source("MPG", load_mpg, settings.MPG, 10, {}),
     "crime": Source("Crime", load_crime, settings.PAPER, 10, {}),
     "airline": Source("Airline", load_airline, settings.PAPER, 1, {"GPR": 1 / 20, "PPGPR": 1 / 10}),
     "ehr": Source("EHR", load_ehr, settings.PAPER, 1, {"GPR": 1 / 5, "PPGPR": 1 / 3}),

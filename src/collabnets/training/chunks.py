@@ -77,7 +77,7 @@ def _run_chunk(
             at = rows[i]
             batch = data.x[member.which, at], data.y[member.which, at], data.weight[member.which, at]
             if phase == "pretrain":
-                state, value = g_step(plan, state, batch, query[i], None, step_scale)
+                state, value = g_step(plan, state, batch, query[i], None, step_scale, plan.matched_pretrain)
                 value = jnp.stack([value, jnp.zeros(())])
             else:
                 match = start + i >= MATCH_AFTER if plan.matched else False

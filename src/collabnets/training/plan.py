@@ -40,6 +40,8 @@ class Plan:
         Whether p(Z) has a table of its own for every row, or one a data set.
     matched
         Whether g matches moments to those of the batch, from iteration ``MATCH_AFTER`` of the joint phase on.
+    matched_pretrain
+        Whether it does so in the pre-training: only where p(Z) is an f that is known to be the inverse.
     """
 
     optimizer_g: optax.GradientTransformation
@@ -52,6 +54,7 @@ class Plan:
     consistency: float = 0.0
     thresholds_by_row: bool = False
     matched: bool = False
+    matched_pretrain: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
