@@ -45,13 +45,14 @@ class Entry(NamedTuple):
 
 
 Table = dict[str, dict[str, Entry]]  # method -> metric -> entry
+PublishedTable = Mapping[str, Mapping[str, Published]]
 
 
 def summarise(
     cells: Sequence[Mapping[str, Any]],
     methods: Sequence[str],
     metrics: Sequence[str],
-    published: Mapping[str, Mapping[str, Published]],
+    published: PublishedTable,
 ) -> Table:
     """Make the table of some cells; methods without cells are left out."""
     values = {m: {c["replication"]: c["metrics"] for c in cells if c["method"] == m} for m in methods}
@@ -82,7 +83,7 @@ def _difference(
     metric: str,
     ours: Mapping[int, float],
     truth: Mapping[int, float],
-    published: Mapping[str, Mapping[str, Published]],
+    published: PublishedTable,
 ) -> float | None:
     paper = published.get(method, {}).get(metric)
     if paper is None or paper.sd is None or len(ours) < 2:
