@@ -1,8 +1,8 @@
-"""Run the benchmarks: ``python -m benchmarks [training prediction together memory accelerator] [--save]``."""
+"""Run the benchmarks: ``python -m benchmarks [training prediction together memory large accelerator] [--save]``."""
 
 import argparse
 
-from benchmarks import prediction, together, training_speed
+from benchmarks import large, prediction, together, training_speed
 from benchmarks.common import save, show
 
 BENCHMARKS = {
@@ -10,6 +10,7 @@ BENCHMARKS = {
     "together": together.measure,
     "prediction": prediction.measure,
     "memory": prediction.memory,
+    "large": large.measure,
     "accelerator": together.scaling,
 }
 

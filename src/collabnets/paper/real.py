@@ -72,7 +72,12 @@ def _dataset(name: str) -> Dataset:
     return SOURCES[name].load()
 
 
-def _at_hand(names: Sequence[str], options: Options) -> tuple[list[str], list[dict[str, Any]]]:
+def title(name: str) -> str:
+    """Name of a set for people, with a mark where it stands in for the paper's."""
+    return SOURCES[name].title + (" (stand-in)" if _dataset(name).stand_in else "")
+
+
+def at_hand(names: Sequence[str], options: Options) -> tuple[list[str], list[dict[str, Any]]]:
     """Names of the sets that were asked for and can be read, and for each of the others why not, as a failed cell."""
     unknown = [name for name in options.data or () if name not in SOURCES]
     if unknown:
@@ -87,6 +92,12 @@ def _at_hand(names: Sequence[str], options: Options) -> tuple[list[str], list[di
             found.append(name)
         except (OSError, ImportError) as error:
             failed.append({"experiment": name, "method": "all", "replication": 0, "error": str(error)})
+    return found, failed
+
+
+def _needed(names: Sequence[str], options: Options) -> tuple[list[str], list[dict[str, Any]]]:
+    """As `at_hand`, but an error where none of them can be read."""
+    found, failed = at_hand(names, options)
     if not found:
         raise FileNotFoundError(failed[0]["error"])
     return found, failed
@@ -130,8 +141,8 @@ def experiment(name: str, part: float = 1.0) -> Experiment:
     return Experiment(name, partial(_split, name, part), measure, draw, decides)
 
 
-def jobs(name: str, quick: bool, chosen: Sequence[str] | None) -> list[Job]:
-    """The methods of one data set."""
+def jobs(name: str, quick: bool, chosen: Sequence[str] | None, only: Sequence[str] | None = None) -> list[Job]:
+    """The methods of one data set; those that the user chose, and of them those that a figure needs."""
     source = SOURCES[name]
 
     def epochs(method: str) -> int | None:
@@ -140,13 +151,16 @@ def jobs(name: str, quick: bool, chosen: Sequence[str] | None) -> list[Job]:
         rows = TRAIN * len(_dataset(name)) * source.parts.get(method, 1.0)
         return max(1, round(LARGE_ITERATIONS * source.base["batch_size"] / rows))
 
-    return methods.comparison(quick, chosen, METHODS, base=source.base, epochs=epochs, real=True)
+    return methods.comparison(quick, chosen, only or METHODS, base=source.base, epochs=epochs, real=True)
 
 
-def _cells(name: str, options: Options, n: int | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def cells_of(
+    name: str, options: Options, n: int | None = None, only: Sequence[str] | None = None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Results of one data set, and those that failed; of ``n`` replications instead of the set's own number."""
     source = SOURCES[name]
     count = n or min(options.replications or (2 if options.quick else source.replications), source.replications)
-    every = jobs(name, options.quick, options.chosen(METHODS))
+    every = jobs(name, options.quick, options.chosen(METHODS), only)
     found: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
     for part in sorted({1.0, *source.parts.values()}, reverse=True):
@@ -162,7 +176,7 @@ def table3(options: Options) -> Report:
     """Table 3: sizes of the data."""
     lines = [f"{'':<10}{'N':>10}{'P':>6}{'P coded':>9}{'paper N':>12}{'paper P':>9}  "]
     marks = ["| data | N | P before coding | P coded | paper N | paper P | rows |", "| --- " * 7 + "|"]
-    names, failed = _at_hand(list(SOURCES), options)
+    names, failed = _needed(list(SOURCES), options)
     for name in names:
         source = SOURCES[name]
         data, size = _dataset(name), published.TABLE_3[name]
@@ -190,17 +204,16 @@ def table5(options: Options) -> Report:
 
 def _tables(target: str, columns: tuple[str, str], options: Options) -> Report:
     text, marks = [], []
-    names, failed = _at_hand(list(SOURCES), options)
+    names, failed = _needed(list(SOURCES), options)
     summary: dict[str, Any] = {"target": target, "quick": options.quick, "versions": grid.versions(), "data": {}}
     for name in names:
         source = SOURCES[name]
-        cells, wrong = _cells(name, options)
+        cells, wrong = cells_of(name, options)
         failed += wrong
         table = tables.summarise(cells, METHODS, columns, _in_our_units(published.REAL[name], source.unit))
-        title = source.title + (" (stand-in)" if _dataset(name).stand_in else "")
-        text.append(f"=== {title}\n\n{tables.as_text(table, columns)}")
+        text.append(f"=== {title(name)}\n\n{tables.as_text(table, columns)}")
         starred = {m: STAR for m in source.parts}
-        marks.append(f"## {title}\n\n{tables.as_markdown(table, columns, starred)}\n")
+        marks.append(f"## {title(name)}\n\n{tables.as_markdown(table, columns, starred)}\n")
         kept = ("method", "replication", "seed", "metrics", "fit_seconds", "evaluate_seconds")
         summary["data"][name] = {
             "read_from": _dataset(name).read_from.rsplit("/", 1)[-1],
@@ -228,12 +241,12 @@ def _in_our_units(printed: tables.PublishedTable, unit: float) -> tables.Publish
 # ------------------------------------------------------------------------------------------------------ figures
 def _curves(target: str, names: Sequence[str], kind: str, options: Options) -> Report:
     panels = []
-    names, failed = _at_hand(names, options)
+    names, failed = _needed(names, options)
     for name in names:
-        cells, wrong = _cells(name, options, 1)
+        cells, wrong = cells_of(name, options, 1)
         failed += wrong
         series = {c["method"]: c["series"] for c in cells}
-        panels.append((SOURCES[name].title, {m: series[m] for m in METHODS if m in series}))
+        panels.append((title(name), {m: series[m] for m in METHODS if m in series}))
     draw_panels = figures.calibration if kind == "calibration" else figures.sharpness
     return Report("", [options.save(draw_panels(panels), target)], failed)
 

@@ -23,8 +23,8 @@ TARGETS = {
     "table5": ("real", "table5"),
     "fig8": ("real", "fig8"),
     "fig9": ("real", "fig9"),
-    "figS1": ("synthetic", "fig_s1"),
-    "figS2": ("synthetic", "fig_s2"),
+    "figS1": ("losses", "fig_s1"),
+    "figS2": ("losses", "fig_s2"),
     "figS3": ("real", "fig_s3"),
     "figS4": ("real", "fig_s4"),
 }

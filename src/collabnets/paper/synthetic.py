@@ -1,4 +1,4 @@
-"""Tables 1 and 2, Figures 4 to 7, S1 and S2: the comparison of all methods on the two synthetic data sets."""
+"""Tables 1 and 2 and Figures 4 to 7: the comparison of all methods on the two synthetic data sets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def _cells(
     return options.cells(experiment, jobs, n)
 
 
-def _series(experiment: Experiment, options: Options, only: Sequence[str] | None = None) -> tuple[figures.Series, list]:
+def series_of(
+    experiment: Experiment, options: Options, only: Sequence[str] | None = None
+) -> tuple[figures.Series, list[dict[str, Any]]]:
     """What replication 0 of the methods keeps for figures."""
     cells, failed = _cells(experiment, options, 1, only)
     return {c["method"]: c["series"] for c in cells}, failed
@@ -69,7 +71,7 @@ def _series(experiment: Experiment, options: Options, only: Sequence[str] | None
 
 def fig4(options: Options) -> Report:
     """Figure 4: predicted against true widths of the 90 % intervals."""
-    series, failed = _series(GAUSSIAN, options)
+    series, failed = series_of(GAUSSIAN, options)
     options.need(series, "TH", "fig4")
     labels = "true width of the 90 % interval", "predicted width of the 90 % interval"
     title = "Heteroskedastic Gaussian: widths of the 90 % intervals, one point a test row"
@@ -84,7 +86,7 @@ def fig5(options: Options) -> Report:
 
 def fig6(options: Options) -> Report:
     """Figure 6: predicted against true survival probabilities."""
-    series, failed = _series(WEIBULL, options)
+    series, failed = series_of(WEIBULL, options)
     options.need(series, "TH", "fig6")
     labels = "true P(Y > 1)", "predicted P(Y > 1)"
     title = "Weibull: survival beyond 1, one point a test row"
@@ -98,23 +100,7 @@ def fig7(options: Options) -> Report:
 
 
 def _cdfs(name: str, experiment: Experiment, names: tuple[str, str], title: str, options: Options) -> Report:
-    series, failed = _series(experiment, options)
+    series, failed = series_of(experiment, options)
     options.need(series, "TH", name)
     ordered = {m: series[m] for m in methods.ORDER if m in series}
     return Report("", [options.save(figures.cdfs(ordered, names, title), name)], failed)
-
-
-def fig_s1(options: Options) -> Report:
-    """Figure S1: losses of the first 1,000 iterations."""
-    series, failed = _series(GAUSSIAN, options, ("CN-g",))
-    options.need(series, "CN-g", "figS1")
-    figure = figures.losses_first([("Synthetic example 1", series["CN-g"])])
-    return Report("", [options.save(figure, "figS1")], failed)
-
-
-def fig_s2(options: Options) -> Report:
-    """Figure S2: losses of the whole fit."""
-    series, failed = _series(GAUSSIAN, options, ("CN-g",))
-    options.need(series, "CN-g", "figS2")
-    figure = figures.losses_whole([("Synthetic example 1", series["CN-g"])])
-    return Report("", [options.save(figure, "figS2")], failed)

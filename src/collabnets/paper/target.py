@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+class NoResults(ValueError):
+    """Results were asked for that are not there, and may not be made now."""
+
+
 class Report(NamedTuple):
     """What a target did.
 
@@ -81,7 +85,7 @@ class Options:
         failed = grid.run(experiment, jobs, replications, self.store, progress=self.progress) if self.fit else []
         found = self.store.find(key for job in jobs for key in grid.keys(experiment, job, replications))
         if not found and not failed:
-            raise ValueError(
+            raise NoResults(
                 f"there are no results of {experiment.name} in {self.store.path}; run the same command without "
                 "--draw-only, or name the folder that has them with --out."
             )
@@ -90,7 +94,7 @@ class Options:
     def need(self, series: Mapping[str, Any], method: str, target: str) -> None:
         """Refuse to draw a figure whose data are not there."""
         if method not in series:
-            raise ValueError(
+            raise NoResults(
                 f"{target} needs the results of {method}, which are not in {self.store.path}; run "
                 f"`collabnets reproduce {target}` without --draw-only and without leaving {method} out."
             )
