@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from collabnets.paper import sinusoid as sinusoid_module
 from collabnets.paper.grid import Experiment, Job, Split
 from collabnets.paper.reproduce import TARGETS, reproduce
 from collabnets.paper.store import Key, Store
+from collabnets.training import loop
 
 
 class Shifted:
@@ -128,6 +130,37 @@ def test_an_interruption_keeps_what_was_done(store):
         grid.run(EXPERIMENT, [counter.job("A"), Job("B", ("B",), {}, stop)], 2, store)
     again = Store(store.path.parent)
     assert [again.done(key) for key in grid.keys(EXPERIMENT, counter.job("A"), 2)] == [True, True]
+
+
+def test_ctrl_c_in_a_fit_stores_nothing_and_the_next_run_goes_on(store, monkeypatch, capsys):
+    """The training loop keeps an interrupted model for its user; a grid must not take it for a whole one."""
+    names = {"CN-g": "cn-g", "CN-f": "cn-f"}
+    job = methods.collaborating(names, pretrain_iter=700, max_iter=700, batch_size=32)
+    real, chunks = loop.run_chunk, []
+
+    def pressed(*arguments):
+        chunks.append(arguments)
+        if len(chunks) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "run_chunk", pressed)
+        patch.setattr(methods, "comparison", lambda *a, **k: [job])
+        assert main(["reproduce", "table1", "--replications", "2", "--out", str(store.path.parent)]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    assert not store.path.exists()
+    (checkpoint,) = store.path.parent.glob(".*.ckpt")
+    fits = []
+    monkeypatch.setattr(loop, "run_chunk", lambda *a: fits.append(a) or real(*a))
+    assert grid.run(experiments.GAUSSIAN, [job], 2, store) == []
+    assert not checkpoint.exists()
+    resumed, again = store.find(grid.keys(experiments.GAUSSIAN, job, 2)), Store(store.path.parent / "whole")
+    n_resumed = len(fits)
+    grid.run(experiments.GAUSSIAN, [job], 2, again)
+    assert len(fits) - n_resumed > n_resumed  # the second one started anew
+    for one, whole in zip(resumed, again.find(grid.keys(experiments.GAUSSIAN, job, 2)), strict=True):
+        assert one["metrics"] == whole["metrics"]
 
 
 def test_only_the_first_replication_keeps_series(store):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from collabnets.regressor import CollaboratingRegressor
 ORDER = ("TH", "CN-g", "CN-f", "g-only", "DP", "DP-CR", "CDP", "GPR", "PPGPR", "EN", "CQR")
 QUICK: dict[str, Any] = {"pretrain_iter": 3_000, "max_iter": 3_000}
 NOT_SETTINGS = ("random_state", "verbose", "checkpoint", "n_jobs", "point_estimate")
+INTERRUPTED = "training was interrupted"  # how the warning of a fit that was cut short begins
 LOSS_POINTS = 1000  # iterations of the first part of the loss curves, and points of the whole ones
 
 
@@ -54,7 +56,15 @@ def _fit_cn(
     models = [
         CollaboratingRegressor(**parameters, random_state=seed, checkpoint=checkpoint, verbose=0) for seed in seeds
     ]
-    fit_together(models, [(s.X_train, s.y_train) for s in splits], progress=progress)
+    with warnings.catch_warnings():
+        # a user keeps a model that Ctrl-C cut short, an experiment must not: it would be measured as if it were whole
+        warnings.filterwarnings("error", INTERRUPTED, RuntimeWarning)
+        try:
+            fit_together(models, [(s.X_train, s.y_train) for s in splits], progress=progress)
+        except RuntimeWarning as warning:
+            if not str(warning).startswith(INTERRUPTED):
+                raise
+            raise KeyboardInterrupt from warning
     # one pair of networks is both CN-g and CN-f
     return [{name: copy.copy(m).set_params(method=method) for name, method in names.items()} for m in models]
 
