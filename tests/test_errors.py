@@ -252,7 +252,7 @@ DAMAGE = {
     "text": (lambda whole: b"hello", "not a model file, or a damaged one"),
     "empty": (lambda whole: b"", "not a model file, or a damaged one"),
     "truncated": (lambda whole: whole[: len(whole) // 2], "not a model file, or a damaged one"),
-    "another version": (lambda whole: whole.replace(b"collabnets-model-2", b"collabnets-model-9"), "of this version"),
+    "another version": (lambda whole: whole.replace(b"collabnets-model-3", b"collabnets-model-9"), "of this version"),
 }
 
 

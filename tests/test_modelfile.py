@@ -3,11 +3,13 @@
 import json
 
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from variants import fitted, model, table
+from scipy import stats
+from variants import fitted, model, normal_thresholds, table
 
 from collabnets import load_model
 
@@ -57,20 +59,47 @@ def test_the_description_is_strict_json(path):
 
 def test_a_failed_save_leaves_the_old_file(path):
     before = path.read_bytes()
-    broken = load_model(path).set_params(optimizer=lambda step: None)
-    with pytest.raises(ValueError, match=r"is code and not data .*optimizer"):
+    broken = load_model(path).set_params(n_draws=lambda step: None)
+    with pytest.raises(ValueError, match=r"is code and not data .*n_draws"):
         broken.save(path)
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["m.cn"]
 
 
-def rewritten(path, change):
+CODE = {
+    "p(q)": {"q_distribution": stats.beta(0.5, 0.5)},
+    "p(q), moments of the batch": {"q_distribution": stats.beta(0.5, 0.5), "moment_matching": "batch"},
+    "p(q), cn-f": {"q_distribution": stats.beta(2, 3), "method": "cn-f"},
+    "p(Z)": {"z_distribution": stats.norm(0, 6)},
+    "p(Z) of each row": {"z_distribution": normal_thresholds},
+    "optimizer": {"optimizer": optax.sgd},
+}
+
+
+@pytest.mark.parametrize("changes", CODE.values(), ids=CODE)
+def test_what_only_a_fit_needs_is_left_out_and_the_prediction_is_the_same(changes, tmp_path):
+    fit = model(pretrain_iter=20, max_iter=20, **changes).fit(X, Y)
+    for change in ({}, {"q_distribution": "uniform", "z_distribution": "uniform", "optimizer": "adam"}):
+        fit.set_params(**change).save(tmp_path / "m.cn")
+        loaded = load_model(tmp_path / "m.cn")
+        np.testing.assert_array_equal(loaded.predict_quantiles(X, [0.01, 0.5]), fit.predict_quantiles(X, [0.01, 0.5]))
+        assert (loaded.q_distribution, loaded.z_distribution, loaded.optimizer) == ("uniform", "uniform", "adam")
+
+
+def test_a_file_of_the_format_before_predicts_the_same(tmp_path):
+    fit = fitted("q beta")
+    fit.save(tmp_path / "m.cn")
+    rewritten(tmp_path / "m.cn", lambda tensors, text: text["state"].pop("logit_moments"), "collabnets-model-2")
+    np.testing.assert_array_equal(load_model(tmp_path / "m.cn").predict(X), fit.predict(X))
+
+
+def rewritten(path, change, form=None):
     tensors = load_file(path)
     with safe_open(path, "numpy") as file:
         metadata = file.metadata()
     text = json.loads(metadata["model"])
     change(tensors, text)
-    save_file(tensors, path, {**metadata, "model": json.dumps(text)})
+    save_file(tensors, path, {**metadata, "model": json.dumps(text), "format": form or metadata["format"]})
 
 
 DAMAGE = {

@@ -75,7 +75,10 @@ class DistributionRegressor(RegressorMixin, BaseEstimator):
         return pd.DataFrame(np.swapaxes(ends, 1, 2).reshape(len(ends), -1), index=X.index, columns=columns)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file that holds data only; ``load_model`` reads it."""
+        """Write the fitted model to one file that holds data only; ``load_model`` reads it and predicts the same.
+
+        What only a fit needs and is code (an optimizer, p(q) or p(Z) of your own) is left out.
+        """
         from collabnets import modelfile
 
         check_is_fitted(self)

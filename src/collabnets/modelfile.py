@@ -21,9 +21,13 @@ from collabnets.preprocessing import Columns, Outcome
 if TYPE_CHECKING:
     from collabnets.estimator import DistributionRegressor
 
-FORMAT = "collabnets-model-2"
+FORMAT = "collabnets-model-3"
+# Format 2 says nothing of the moments of p(q), for it only has models whose p(q) is plain.
+READABLE = (FORMAT, "collabnets-model-2")
 # Parameters that need code or an open session; a loaded model has their defaults (the encoder is asked for).
 LEFT_OUT = ("encoder", "checkpoint", "random_state", "verbose")
+# Parameters that only a fit needs, and that may be code: then they are left out as well.
+LEFT_OUT_AS_CODE = ("optimizer", "q_distribution", "z_distribution")
 # The kinds of model a file may hold, and the module of each.
 KINDS = {
     "CalibratedRegressor": "collabnets.baselines.calibrated",
@@ -47,13 +51,16 @@ def save(model: DistributionRegressor, path: Path) -> None:
     except TypeError as error:
         raise ValueError(
             f"this model has a parameter that is code and not data ({error}); set it to something plain before "
-            "saving, for instance model.set_params(optimizer='adam')."
+            "saving, with model.set_params(...)."
         ) from error
     write_whole(path, to_bytes(tensors, {"format": FORMAT, "model": text}))
 
 
 def load_model(path: str | Path, *, encoder: Any = None) -> Any:
     """Read a model that ``save`` wrote; it predicts the same to the last bit.
+
+    A p(q), p(Z) or optimizer of your own is code, which the file does not hold, and a prediction does not need it:
+    the loaded model has the default there. Set it again, with ``set_params``, before you fit the model anew.
 
     Parameters
     ----------
@@ -69,7 +76,7 @@ def load_model(path: str | Path, *, encoder: Any = None) -> Any:
             tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is not a model file, or a damaged one.") from error
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") not in READABLE:
         raise ValueError(f"{path} is not a model file of this version of collabnets ({FORMAT}).")
     try:
         return _described(json.loads(metadata["model"]), tensors, encoder, path)
@@ -83,9 +90,10 @@ def _describe(model: Any, tensors: dict[str, np.ndarray], prefix: str) -> dict[s
     if kind not in KINDS:
         raise TypeError(f"a {kind}")
     parameters = model.get_params(deep=False)
+    written = {k: v for k, v in parameters.items() if k not in LEFT_OUT and not (k in LEFT_OUT_AS_CODE and _is_code(v))}
     description: dict[str, Any] = {
         "kind": kind,
-        "parameters": {k: _plain(k, v, tensors, f"{prefix}{k}") for k, v in parameters.items() if k not in LEFT_OUT},
+        "parameters": {k: _plain(k, v, tensors, f"{prefix}{k}") for k, v in written.items()},
         "has_encoder": parameters.get("encoder") is not None,
         "fitted": hasattr(model, "n_features_in_"),
     }
@@ -127,6 +135,10 @@ def _described(description: dict[str, Any], tensors: dict[str, np.ndarray], enco
         model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
     model._set_state({k: read(v) for k, v in description["state"].items()})
     return model
+
+
+def _is_code(value: Any) -> bool:
+    return callable(value) or hasattr(value, "ppf")
 
 
 def _plain(name: str, value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:

@@ -273,6 +273,9 @@ class CollaboratingRegressor(TableRegressor):
             "n_iter": self.n_iter_,
         }
         if self.g_ is not None:
+            # the moments of p(q), of which a file may know nothing, are part of how g answers
+            output = self.g_.output
+            state["logit_moments"] = None if output is None else [output.mean, output.deviation]
             state |= {k: jax.tree.leaves(eqx.filter(net, eqx.is_array)) for k, net in (("g", self.g_), ("f", self.f_))}
         return state
 
@@ -282,7 +285,8 @@ class CollaboratingRegressor(TableRegressor):
         self.search_range_, self.n_iter_ = tuple(state["search_range"]), state["n_iter"]
         if "g" in state:
             width = len(self.columns_.feature_names_out)
-            templates = self._networks(width, member_keys(0, int(self.n_members), of="start"))
+            moments = state.get("logit_moments")  # files of format 2 have none: there p(q) is always known
+            templates = self._networks(width, member_keys(0, int(self.n_members), of="start"), moments)
             self.g_, self.f_ = (_filled(net, state[name], name) for net, name in zip(templates, "gf", strict=True))
 
     # ---------------------------------------------------------------- parts of a fit
@@ -290,8 +294,10 @@ class CollaboratingRegressor(TableRegressor):
     def _source(self) -> Source:
         return Source(self.g_, self.f_, self.method == "cn-f", self._start, self.outcome_.loc, self.outcome_.scale)
 
-    def _networks(self, n_features: int, keys: np.ndarray) -> tuple[QueryNetwork, QueryNetwork]:
-        """Start members, one a key; their arrays are stacked on a first axis."""
+    def _networks(
+        self, n_features: int, keys: np.ndarray, logit_moments: Sequence[float] | None = None
+    ) -> tuple[QueryNetwork, QueryNetwork]:
+        """Start members, one a key; their arrays are stacked on a first axis. No moments are those of p(q)."""
         shared: dict[str, Any] = {
             "activation": self.activation,
             "normalization": self.normalization,
@@ -300,7 +306,7 @@ class CollaboratingRegressor(TableRegressor):
         tiny = self.init == "tiny"
         output = None
         if self.moment_matching != "none":
-            mean, deviation = queries.logit_moments(self.q_distribution)
+            mean, deviation = logit_moments or queries.logit_moments(self.q_distribution)
             output = MomentMatching(mean, deviation, self.moment_matching == "batch")
         g_widths = _sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
         f_widths = _sizes(self.hidden_layer_sizes_f, "hidden_layer_sizes_f")
