@@ -336,6 +336,48 @@ def slope(parameters, hyper, batch, key, n):
     return parameters
 
 
+def test_a_member_that_diverged_is_an_error_and_not_a_prediction_of_nan(monkeypatch):
+    real = perceptron.start
+
+    def start(seed, *arguments, **options):
+        layers = real(seed, *arguments, **options)
+        return jax.tree.map(lambda a: a * np.float32(np.nan), layers) if seed[-1] == 1 else layers
+
+    monkeypatch.setattr(perceptron, "start", start)
+    with pytest.raises(FloatingPointError, match=r"infinite or NaN for 1 of 3 networks; try a smaller"):
+        model("EN", dampings=1.0, max_iter=2).fit(X, Y)
+
+
+@pytest.mark.parametrize("step", [np.nan, np.inf])
+def test_a_search_goes_on_without_candidates_that_diverged_and_a_fit_does_not(step):
+    rows = descent.Rows.of(np.zeros((8, 1), np.float32), np.zeros(8, np.float32), np.ones(8, np.float32))
+    at, hyper = np.zeros(2, np.float32), np.array([1.0, step], np.float32)
+    options = {"seeds": np.array([0, 1]), "epochs": 1, "batch_size": 8}  # one step, after the only loss
+    scaled = lambda parameters, hyper, batch, key, n: hyper * (parameters + 1.0)  # noqa: E731
+    sgd = descent.optax.sgd(1.0)
+    found = descent.descend(scaled, sgd, at, hyper, rows, **options, some_may_diverge=True)
+    np.testing.assert_array_equal(np.isfinite(found.parameters), [True, False])
+    with pytest.raises(FloatingPointError, match="1 of 2 networks"):
+        descent.descend(scaled, sgd, at, hyper, rows, **options)
+
+
+def test_a_search_whose_candidates_partly_diverge_takes_one_of_the_others(monkeypatch):
+    real = DeepEnsembleRegressor._train
+
+    def train(self, table, dampings, *rest, **options):
+        trained = real(self, table, dampings, *rest, **options)
+        if len(dampings) == 1:
+            return trained
+        lost = np.repeat(dampings == 0.1, self.n_members)
+        spoilt = lambda a: np.where(lost.reshape(-1, *[1] * (a.ndim - 1)), np.float32(np.nan), a)  # noqa: E731
+        return trained._replace(parameters=jax.tree.map(spoilt, trained.parameters))
+
+    monkeypatch.setattr(DeepEnsembleRegressor, "_train", train)
+    fit = model("EN", max_iter=2).fit(X, Y)
+    assert fit.damping_ == 1.0
+    np.testing.assert_array_equal(np.isnan(fit.search_["gof"]), [True, False])
+
+
 # ------------------------------------------------------------ quantile networks
 
 

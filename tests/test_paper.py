@@ -187,6 +187,16 @@ def test_what_a_method_does_not_have_is_left_out(store):
     assert set(cell["metrics"]) == {"cal", "coverage90", "mae"}
 
 
+@pytest.mark.parametrize(("what", "words"), [("metrics", "gof is nan: the predictions"), ("series", "figures need")])
+def test_a_value_that_is_no_number_is_a_failure_and_not_left_out(store, what, words):
+    broken = {"metrics": {"measure": lambda dist, s: {"cal": 1.0, "gof": math.nan}}}
+    broken["series"] = {"measure": experiments.measure, "draw": lambda dist, s: {"width": [1.0, math.inf]}}
+    experiment = Experiment("toy", split, **broken[what])
+    (cell,) = grid.run(experiment, [Counter().job("A")], 1, store)
+    assert words in cell["error"]
+    assert not any(store.done(key) for key in grid.keys(experiment, Counter().job("A"), 1))
+
+
 # ------------------------------------------------------------ the file
 
 

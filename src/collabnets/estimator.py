@@ -15,7 +15,7 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import _check_n_features, _check_sample_weight, check_is_fitted, validate_data
 
 from collabnets.distribution import PointMass, PredictiveDistribution
-from collabnets.preprocessing import Columns, Outcome, align, canonical_rows, feature_names
+from collabnets.preprocessing import Columns, Outcome, align, canonical_rows, feature_names, frame_or_array
 
 POINT_ESTIMATES = ("median", "mean")
 
@@ -127,7 +127,7 @@ class Table(NamedTuple):
             raise ValueError(
                 f"This {type(model).__name__} estimator requires y to be passed, but the target y is None."
             )
-        X = X if hasattr(X, "columns") else np.asarray(X) if isinstance(X, list | tuple) else X
+        X = frame_or_array(X)
         if hasattr(X, "columns"):
             feature_names(X)  # refuses names that are not clear, in our own words
             validate_data(model, X, skip_check_array=True)
@@ -194,6 +194,7 @@ class TableRegressor(DistributionRegressor):
     def predict_dist(self, X: Any) -> PredictiveDistribution:
         """Predictive distribution of every row of X; columns in another order than at fit are refused."""
         check_is_fitted(self)
+        X = frame_or_array(X)
         X = align(X, self.columns_.feature_names_in, estimator_name=type(self).__name__, reorder=False)
         if not hasattr(X, "columns"):
             X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)

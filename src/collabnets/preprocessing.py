@@ -19,7 +19,16 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_array
 
-__all__ = ["CategoryColumn", "Columns", "NumberColumn", "Outcome", "align", "canonical_rows", "feature_names"]
+__all__ = [
+    "CategoryColumn",
+    "Columns",
+    "NumberColumn",
+    "Outcome",
+    "align",
+    "canonical_rows",
+    "feature_names",
+    "frame_or_array",
+]
 
 LARGEST_VALUE = 1e6  # of a standardised number; n rows of equal weight stay within sqrt(n) of their mean
 MOST_LABELS = 1000  # one-hot columns that a categorical column may take
@@ -45,6 +54,17 @@ def feature_names(X: Any) -> list[str] | None:
             "X.columns.astype(str) for example."
         )
     return list(X.columns) if types == ["str"] else None
+
+
+def frame_or_array(X: Any) -> Any:
+    """Lists as an array whose numbers stay numbers beside text; tables of other libraries are refused."""
+    if isinstance(X, list | tuple):
+        array = np.asarray(X)
+        return np.asarray(X, dtype=object) if array.dtype.kind in "US" else array
+    if hasattr(X, "columns") and not isinstance(X, pd.DataFrame):
+        kind = f"{type(X).__module__}.{type(X).__qualname__}"
+        raise TypeError(f"X is a {kind}; pass a pandas DataFrame, say X.to_pandas(), or a NumPy array.")
+    return X
 
 
 def align(
@@ -381,9 +401,7 @@ def _checked(X: Any, *, allow_nd: bool = False) -> Any:
                 shape = f"Found array with 0 {what}(s) (shape={X.shape})"
                 raise ValueError(f"{shape} while a minimum of 1 is required.")
         return X
-    if isinstance(X, list | tuple) and np.asarray(X).dtype.kind == "U":
-        X = np.asarray(X, dtype=object)  # a list of mixed rows keeps its numbers as numbers
-    return check_array(X, dtype=None, ensure_all_finite=False, allow_nd=allow_nd)
+    return check_array(frame_or_array(X), dtype=None, ensure_all_finite=False, allow_nd=allow_nd)
 
 
 def _split(X: Any) -> list[tuple[str, Any]]:

@@ -130,6 +130,7 @@ def descend(
     seeds: np.ndarray,
     epochs: int,
     batch_size: int,
+    some_may_diverge: bool = False,
     progress: bool = False,
     description: str = "",
 ) -> Trained:
@@ -151,6 +152,8 @@ def descend(
         Passes over the rows; the n mod batch_size rows at the end of a shuffle wait for the next one.
     batch_size
         Rows of a mini-batch, at most all.
+    some_may_diverge
+        Go on as long as one candidate is finite, as a search that drops the others may; a final fit needs them all.
     progress
         Show a bar, if on a terminal.
     description
@@ -175,14 +178,30 @@ def descend(
 
             *group, losses = over_members(run, (*group, hyper, keys), len(seeds))
             values = np.asarray(losses)[:, :n_steps].T
-            if not np.isfinite(values[-1]).any():
-                raise FloatingPointError(
-                    "the training loss became infinite or NaN for every candidate; try a smaller learning_rate_init, "
-                    "or look for extreme values in X or y."
-                )
+            _still_finite(np.isfinite(values[-1]), some_may_diverge)
             history.append(values)
             done += n_steps
             bar.update(n_steps)
             if interrupted.is_set():
                 raise KeyboardInterrupt
-    return Trained(jax.tree.map(np.asarray, group[0]), np.concatenate(history))
+    learnt = jax.tree.map(np.asarray, group[0])
+    _still_finite(_finite_weights(learnt, len(seeds)), some_may_diverge)  # the last step comes after the last loss
+    return Trained(learnt, np.concatenate(history))
+
+
+def _finite_weights(parameters: Any, count: int) -> np.ndarray:
+    """Which candidates have finite weights only."""
+    leaves = [np.isfinite(a).reshape(count, -1).all(axis=1) for a in jax.tree.leaves(parameters)]
+    return np.logical_and.reduce(leaves)
+
+
+def _still_finite(finite: np.ndarray, some_may_diverge: bool) -> None:
+    """Refuse to go on with candidates of which too many have diverged."""
+    if finite.any() if some_may_diverge else finite.all():
+        return
+    lost = int((~finite).sum())
+    which = "every candidate" if lost == len(finite) else f"{lost} of {len(finite)} networks"
+    raise FloatingPointError(
+        f"the training loss became infinite or NaN for {which}; try a smaller learning_rate_init, or look for extreme "
+        "values in X or y."
+    )

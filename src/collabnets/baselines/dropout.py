@@ -191,13 +191,15 @@ class MCDropoutRegressor(TableRegressor):
     def _trial(
         self, part: Table, candidates: selection.Candidates, features: np.ndarray
     ) -> list[PredictiveDistribution]:
-        networks = self._train(part, candidates, "grid search").parameters
+        networks = self._train(part, candidates, "grid search", some_may_diverge=True).parameters
         return [
             self._gaussian(jax.tree.map(lambda a, i=i: a[i], networks), rate, tau, features)
             for i, (tau, rate) in enumerate(zip(candidates["tau"], candidates["dropout_rate"], strict=True))
         ]
 
-    def _train(self, table: Table, candidates: selection.Candidates, description: str) -> Trained:
+    def _train(
+        self, table: Table, candidates: selection.Candidates, description: str, some_may_diverge: bool = False
+    ) -> Trained:
         """Networks of all candidates, stacked; they start alike and see the same batches and draws."""
         count = len(candidates["tau"])
         widths = (table.features.shape[1], *hidden_widths(self.hidden_layer_sizes))
@@ -216,6 +218,7 @@ class MCDropoutRegressor(TableRegressor):
             seeds=np.random.SeedSequence([table.seed, 1]).generate_state(1).repeat(count),
             epochs=int(self.max_iter),
             batch_size=int(self.batch_size),
+            some_may_diverge=some_may_diverge,
             progress=bool(self.verbose),
             description=description,
         )

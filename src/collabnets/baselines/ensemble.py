@@ -171,14 +171,14 @@ class DeepEnsembleRegressor(TableRegressor):
     def _trial(
         self, part: Table, candidates: selection.Candidates, features: np.ndarray
     ) -> list[PredictiveDistribution]:
-        networks = self._train(part, candidates["damping"], "grid search").parameters
+        networks = self._train(part, candidates["damping"], "grid search", some_may_diverge=True).parameters
         m = int(self.n_members)
         return [
             self._combined(jax.tree.map(lambda a, i=i: a[i * m : (i + 1) * m], networks), damping, features)
             for i, damping in enumerate(candidates["damping"])
         ]
 
-    def _train(self, table: Table, dampings: np.ndarray, description: str) -> Trained:
+    def _train(self, table: Table, dampings: np.ndarray, description: str, some_may_diverge: bool = False) -> Trained:
         """Networks of all candidates, one ensemble after the other; member k starts alike in each of them."""
         m = int(self.n_members)
         widths = (table.features.shape[1], *hidden_widths(self.hidden_layer_sizes))
@@ -197,6 +197,7 @@ class DeepEnsembleRegressor(TableRegressor):
             seeds=np.tile(np.random.SeedSequence([table.seed, 1]).generate_state(m), len(dampings)),
             epochs=int(self.max_iter),
             batch_size=size,
+            some_may_diverge=some_may_diverge,
             progress=bool(self.verbose),
             description=description,
         )

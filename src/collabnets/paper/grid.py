@@ -170,7 +170,7 @@ def _run_group(
                 dist = models[method].predict_dist(split.X_test)
                 cell: dict[str, Any] = {"metrics": _finite(experiment.measure(dist, split))}
                 if r == 0:
-                    cell["series"] = {**experiment.draw(dist, split), **job.extra(models[method])}
+                    cell["series"] = _writable({**experiment.draw(dist, split), **job.extra(models[method])})
             except Exception as error:
                 fail(r, [method], error)
                 continue
@@ -181,8 +181,25 @@ def _run_group(
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """What was measured, without what a method's distribution does not have."""
-    return {name: float(value) for name, value in metrics.items() if np.isfinite(value)}
+    """What was measured, as numbers; what a method's distribution does not have is not among them.
+
+    A value that is no number is not the same: it comes of a fit that diverged, and leaving it out would hide that.
+    """
+    wrong = [f"{name} is {float(value)}" for name, value in metrics.items() if not np.isfinite(value)]
+    if wrong:
+        raise FloatingPointError(
+            f"{', '.join(wrong)}: the predictions are not all finite, so the fit diverged or the data are extreme."
+        )
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _writable(series: dict[str, Any]) -> dict[str, Any]:
+    """What figures need, if JSON can hold it."""
+    try:
+        json.dumps(series, allow_nan=False)
+    except ValueError as error:
+        raise FloatingPointError("what the figures need of these predictions is not all finite.") from error
+    return series
 
 
 def versions() -> dict[str, str]:
