@@ -16,7 +16,7 @@ from variants import table
 from collabnets.baselines import GaussianProcessRegressor, ParametricGPRegressor, gaussian_process, parametric_gp
 from collabnets.baselines.blocks import BLOCK_ROWS
 from collabnets.baselines.descent import Rows, adam, descend, in_float64
-from collabnets.baselines.gaussian_process import Hyperparameters, factor, log_marginal_likelihood
+from collabnets.baselines.kernel import Hyperparameters, factor, free, log_marginal_likelihood
 from collabnets.baselines.parametric_gp import (
     OBJECTIVES,
     Parameters,
@@ -174,6 +174,30 @@ def test_too_many_rows():
     gpr(max_rows=60).fit(X, Y)
 
 
+def test_a_search_by_some_rows_finds_what_a_fit_to_them_finds_and_is_conditioned_on_all(monkeypatch):
+    given, real = [], GaussianProcessRegressor._search
+
+    def search(self, *rows):
+        given.append(rows)
+        return real(self, *rows)
+
+    monkeypatch.setattr(GaussianProcessRegressor, "_search", search)
+    model = gpr(search_rows=40, standardize=False).fit(X, Y)
+    ((x, _, weight),) = given
+    some = np.flatnonzero((standardised(model, X)[:, None] == x[None, weight > 0, :2]).all(2).any(1))
+    assert (len(some), int((weight > 0).sum())) == (40, 40)
+    part = gpr(standardize=False).fit(X[some], Y[some])
+    assert len(model.loss_curve_) == 20
+    np.testing.assert_allclose(model.loss_curve_, part.loss_curve_, rtol=1e-10)
+    np.testing.assert_allclose(hyperparameters(model).length_scale, hyperparameters(part).length_scale, rtol=1e-10)
+    assert len(model.rows_) == 60
+    assert_agree(model, reference(model, X, Y), 1e-8)
+    everything = gpr(standardize=False).fit(X, Y)
+    np.testing.assert_array_equal(
+        gpr(search_rows=60, standardize=False).fit(X, Y).predict(NEW), everything.predict(NEW)
+    )
+
+
 # ------------------------------------------------------------ inducing points
 
 
@@ -188,7 +212,7 @@ def dense_kernel(h, a, b):
 
 def raw_parameters(h, q):
     with in_float64():
-        raw = gaussian_process.free(h, parametric_gp.NOISE_FLOOR)
+        raw = free(h, parametric_gp.NOISE_FLOOR)
         lower = np.tril(q.factor, -1) if q.factor.ndim == 2 else None
         diagonal = np.diag(q.factor) if q.factor.ndim == 2 else q.factor
         return jax.tree.map(jnp.asarray, Parameters(raw, q.inducing, q.mean, np.log(diagonal), lower))
@@ -353,6 +377,7 @@ BAD = {
     "signal variance as text": ({"signal_variance": "large"}, {}),
     "unknown answer to too many rows": ({"too_many_rows": "drop"}, {}),
     "no rows at most": ({"max_rows": 0}, {}),
+    "no rows to search by": ({"search_rows": 0}, {}),
     "negative steps": ({"max_iter": -1}, {"max_iter": 0}),
     "step of zero": ({"learning_rate_init": 0.0}, {"learning_rate_init": 0.0}),
     "ard that is no boolean": ({"ard": "yes"}, {"ard": "yes"}),
@@ -417,7 +442,7 @@ def test_several_candidates_descend_in_float64_as_each_alone():
 
 
 @pytest.mark.parametrize(
-    ("make", "module", "name"), [(gpr, gaussian_process, "_moments"), (ppgpr, parametric_gp, "_predict")]
+    ("make", "module", "name"), [(gpr, gaussian_process, "moments"), (ppgpr, parametric_gp, "_predict")]
 )
 def test_prediction_takes_a_bounded_number_of_rows_at_a_time(make, module, name, monkeypatch):
     model, predict, seen = make().fit(X, Y), getattr(module, name), []

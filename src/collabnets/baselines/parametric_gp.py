@@ -17,16 +17,8 @@ from jax.scipy.linalg import solve_triangular
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from collabnets.baselines.descent import Loss, Rows, adam, descend, in_float64
-from collabnets.baselines.gaussian_process import (
-    NOISE_FLOOR,
-    START,
-    CountingRegressor,
-    Hyperparameters,
-    constrained,
-    free,
-    kernel,
-    padded,
-)
+from collabnets.baselines.gaussian_process import CountingRegressor
+from collabnets.baselines.kernel import NOISE_FLOOR, START, Hyperparameters, constrained, free, kernel, padded
 from collabnets.distribution import PredictiveDistribution
 from collabnets.estimator import POINT_ESTIMATES, Table
 from collabnets.networks import AnyArray
