@@ -4,6 +4,8 @@ import json
 import math
 import os
 import signal
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -13,10 +15,12 @@ from collabnets.cli import main
 from collabnets.datasets import heteroskedastic_gaussian, paper_splits, sinusoid
 from collabnets.distribution import ScipyDistribution, Unavailable
 from collabnets.paper import experiments, figures, grid, methods, published, settings, tables
+from collabnets.paper import reproduce as reproduce_module
 from collabnets.paper import sinusoid as sinusoid_module
 from collabnets.paper.grid import Experiment, Job, Split
 from collabnets.paper.reproduce import TARGETS, reproduce
 from collabnets.paper.store import Key, Store
+from collabnets.paper.target import NothingAsked, Report
 from collabnets.training import loop
 
 
@@ -109,6 +113,41 @@ def test_a_failed_cell_is_kept_the_others_go_on_and_it_is_tried_again(store):
     assert grid.run(EXPERIMENT, [counter.job("A"), counter.job("B")], 2, again) == []
     assert counter.fits[-1] == ("A", 1)
     assert len(counter.fits) == 5
+
+
+def test_one_of_several_that_fails_together_leaves_the_others(store):
+    counter = Counter()
+    failed = grid.run(EXPERIMENT, [counter.job("A", fails=[1], together=True)], 3, store)
+    assert counter.fits == [("A", 0, 1, 2), ("A", 0), ("A", 1), ("A", 2)]
+    assert [(c["method"], c["replication"]) for c in failed] == [("A", 1)]
+    done = store.find(grid.keys(EXPERIMENT, counter.job("A"), 3))
+    assert [(c["replication"], c["together"]) for c in done] == [(0, 1), (2, 1)]
+
+
+def test_a_checkpoint_of_other_versions_is_not_taken(store, monkeypatch):
+    seen = []
+
+    def fit(splits, seeds, checkpoint, progress):
+        seen.append(checkpoint)
+        assert not checkpoint.exists()
+        checkpoint.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    job = Job("A", ("A",), {}, fit)
+    for version in ("1", "2"):
+        monkeypatch.setattr(grid, "versions", lambda version=version: {"python": version})
+        with pytest.raises(KeyboardInterrupt):
+            grid.run(EXPERIMENT, [job], 1, store)
+    assert seen[0] != seen[1]
+    assert list(store.path.parent.glob(".*.ckpt")) == [seen[1]]
+
+
+def test_what_decides_a_result_is_in_its_cell_and_in_its_key(store):
+    job = Counter().job("A")
+    for rows in (1, 2):
+        grid.run(Experiment("toy", split, experiments.measure, settings={"rows": rows}), [job], 1, store)
+    lines = [json.loads(line) for line in store.path.read_text().splitlines()]
+    assert [c["data"] for c in lines] == [{"rows": 1}, {"rows": 2}]
 
 
 def test_a_prediction_that_fails_leaves_the_other_methods_of_the_fit(store):
@@ -439,6 +478,83 @@ def test_a_figure_without_the_truth_names_the_command(tmp_path):
     store.add(Key("gaussian", "CN-g", 0, mark), {"metrics": {}, "series": {}})
     with pytest.raises(ValueError, match=r"fig5 needs the results of TH.*collabnets reproduce fig5"):
         reproduce("fig5", tmp_path, fit=False, methods=("CN-g",))
+
+
+def test_without_fits_what_is_missing_is_said(made, tmp_path, capsys):
+    (tmp_path / "cells.jsonl").write_bytes((made / "cells.jsonl").read_bytes())
+    more = ["--quick", "--methods", "CN-g", "EN", "--replications", "2", "--out", str(tmp_path), "--draw-only"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(methods, "QUICK", {"pretrain_iter": 40, "max_iter": 40})
+        assert main(["reproduce", "table1", *more]) == 1
+    out, error = capsys.readouterr()
+    assert "Replications are missing; there are, of 2: TH 1, CN-g 1, CN-f 1." in out
+    assert "missing: gaussian, EN, replications 0, 1: there is no result of these settings in" in error
+    assert "missing: gaussian, CN-g, replication 1:" in error
+    assert "done by the same command without --draw-only" in error
+
+
+def test_a_figure_whose_methods_have_nothing_to_show_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"fig6 shows CN-g, .*, and the results of none of them are there"):
+        reproduce("fig6", tmp_path, methods=("TH",))
+
+
+def test_a_figure_whose_fit_failed_says_why(tmp_path, monkeypatch):
+    def broken(splits, seeds, checkpoint, progress):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(methods, "comparison", lambda *a, **k: [Job("CN", ("CN-g",), {}, broken)])
+    with pytest.raises(ValueError, match="figS1 needs the results of CN-g, which failed: RuntimeError: out of luck"):
+        reproduce("figS1", tmp_path, data=("cpu",))
+
+
+def test_a_full_disk_leaves_tables_and_figures_as_they_were(made, tmp_path, monkeypatch, capsys):
+    for name in ("cells.jsonl", "table1.md", "figS1.png"):
+        (tmp_path / name).write_bytes((made / name).read_bytes())
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(methods, "QUICK", {"pretrain_iter": 40, "max_iter": 40})
+    monkeypatch.setattr(os, "fsync", full)
+    for target, file in (("table1", "table1.md"), ("figS1", "figS1.png")):
+        assert main(["reproduce", target, "--out", str(tmp_path), *QUICK, "--draw-only"]) == 1
+        error = capsys.readouterr().err
+        assert f"error: {target}: " in error
+        assert f"No space left on device; what stood there before is kept: '{tmp_path / file}'" in error
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_all_goes_on_after_a_target_that_cannot_be_made(tmp_path, monkeypatch, capsys):
+    order = []
+
+    def target(name, error=None):
+        def run(options):
+            order.append(name)
+            options.chosen(("CN-g",))
+            if error:
+                raise error
+            return Report(f"this is {name}", [], [])
+
+        return run
+
+    module = types.SimpleNamespace(
+        a=target("a", ValueError("no luck")), b=target("b", NothingAsked("not about cpu")), c=target("c")
+    )
+    monkeypatch.setitem(sys.modules, "collabnets.paper.made_up", module)
+    monkeypatch.setattr(reproduce_module, "TARGETS", {name: ("made_up", name) for name in "abc"})
+    assert main(["reproduce", "all", "--out", str(tmp_path), "--methods", "CN-g", "EN"]) == 1
+    out, error = capsys.readouterr()
+    assert order == ["a", "b", "c"]
+    assert "this is c" in out
+    assert error.splitlines() == ["collabnets: error: a: no luck", "collabnets: b: not about cpu"]
+    assert main(["reproduce", "all", "--out", str(tmp_path), "--methods", "CN-g", "magic"]) == 1
+    assert "unknown method magic; there are: TH, CN-g" in capsys.readouterr().err
+
+
+def test_names_of_data_are_checked_by_every_target(tmp_path):
+    with pytest.raises(ValueError, match="unknown data iris; there are: cpu"):
+        reproduce("table1", tmp_path, data=("iris",))
 
 
 def test_an_unknown_target_is_refused_in_words(tmp_path):

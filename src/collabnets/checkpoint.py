@@ -66,7 +66,7 @@ def load(path: Path | None, fingerprint: str, template: Snapshot) -> Snapshot | 
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside ``path`` and move it there in one step."""
+    """Write a file beside ``path`` and move it there in one step; if that fails, what stood there is kept."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -75,5 +75,7 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(scratch, path)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror or error}; what stood there before is kept", str(path)) from error
     finally:
         scratch.unlink(missing_ok=True)

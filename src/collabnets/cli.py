@@ -134,9 +134,12 @@ def add_reproduce(subparsers) -> None:
 def run_reproduce(arguments: argparse.Namespace) -> int:
     """Run one or all targets and print what they found."""
     from collabnets.paper.reproduce import TARGETS, reproduce
+    from collabnets.paper.target import NothingAsked
 
-    failed: dict[tuple[str, str, int], str] = {}
-    for target in TARGETS if arguments.target == "all" else [arguments.target]:
+    every = arguments.target == "all"
+    failed: dict[tuple[str, str, str], set[int]] = {}
+    status = 0
+    for target in TARGETS if every else [arguments.target]:
         try:
             report = reproduce(
                 target,
@@ -145,6 +148,7 @@ def run_reproduce(arguments: argparse.Namespace) -> int:
                 quick=arguments.quick,
                 methods=None if arguments.methods is None else tuple(arguments.methods),
                 data=None if arguments.data is None else tuple(arguments.data),
+                lenient=every,
                 fit=not arguments.draw_only,
                 progress=True,
             )
@@ -153,16 +157,31 @@ def run_reproduce(arguments: argparse.Namespace) -> int:
                 f"collabnets: stopped; the same command goes on from the results in {arguments.out}.", file=sys.stderr
             )
             return 130
+        except NothingAsked as error:
+            print(f"collabnets: {'' if every else 'error: '}{target}: {error}", file=sys.stderr)
+            status = status if every else 1
+            continue
+        except (ImportError, OSError, ValueError) as error:  # the other targets go on
+            print(f"collabnets: error: {target}: {error}", file=sys.stderr)
+            status = 1
+            continue
         if report.text:
             print(f"\n{report.text}\n")
         for path in report.files:
             print(f"{target}: wrote {path}", flush=True)
-        failed |= {(c["experiment"], c["method"], c["replication"]): c["error"] for c in report.failed}
-    for (experiment, method, replication), error in failed.items():
-        print(f"collabnets: failed: {experiment}, {method}, replication {replication}: {error}", file=sys.stderr)
+        for cell in report.failed:
+            failed.setdefault((cell["experiment"], cell["method"], cell["error"]), set()).add(cell["replication"])
+    kind = "missing" if arguments.draw_only else "failed"
+    for (experiment, method, reason), replications in failed.items():
+        numbers = ", ".join(map(str, sorted(replications)))
+        plural = "s" if len(replications) > 1 else ""
+        print(f"collabnets: {kind}: {experiment}, {method}, replication{plural} {numbers}: {reason}", file=sys.stderr)
     if failed:
-        print("collabnets: what failed is tried again by the same command.", file=sys.stderr)
-    return 1 if failed else 0
+        again = (
+            "done by the same command without --draw-only" if arguments.draw_only else "tried again by the same command"
+        )
+        print(f"collabnets: what {'is' if arguments.draw_only else 'has'} {kind} is {again}.", file=sys.stderr)
+    return 1 if failed else status
 
 
 # -------------------------------------------------------------------- helpers

@@ -14,6 +14,7 @@ from collabnets.distribution import PredictiveDistribution, Unavailable
 from collabnets.paper import settings
 from collabnets.paper.grid import Experiment, Split
 
+N_ROWS, TRAIN = 1_000, 0.7
 GRID = 201  # points of a drawn CDF
 
 
@@ -65,12 +66,12 @@ def _list(values: np.ndarray) -> list[float]:
 @lru_cache
 def _data(name: str) -> Any:
     make = {"gaussian": heteroskedastic_gaussian, "weibull": weibull}[name]
-    return make(random_state=settings.DATA_SEED)
+    return make(N_ROWS, random_state=settings.DATA_SEED)
 
 
 def _split(name: str, replication: int) -> Split:
     data = _data(name)
-    splits = list(paper_splits(len(data.y), replication + 1, seed=settings.SPLIT_SEED))
+    splits = list(paper_splits(len(data.y), replication + 1, train=TRAIN, seed=settings.SPLIT_SEED))
     train, test = splits[replication]
     return Split(data.X[train], data.y[train], data.X[test], data.y[test], data.truth[test])
 
@@ -81,7 +82,16 @@ def _synthetic(name: str, shown: tuple[tuple[float, ...], ...], threshold: float
         partial(_split, name),
         measure,
         partial(draw, shown, threshold),
-        {"data": name, "data_seed": settings.DATA_SEED, "split_seed": settings.SPLIT_SEED},
+        {
+            "data": name,
+            "rows": N_ROWS,
+            "train": TRAIN,
+            "data_seed": settings.DATA_SEED,
+            "split_seed": settings.SPLIT_SEED,
+            "shown": shown,
+            "threshold": threshold,
+            "grid": GRID,
+        },
     )
 
 

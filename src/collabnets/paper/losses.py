@@ -29,17 +29,18 @@ def fig_s2(options: Options) -> Report:
 
 def _draw(target: str, figure: Callable[[Sequence[tuple[str, Mapping[str, Any]]]], Figure], options: Options) -> Report:
     series, failed = series_of(GAUSSIAN, options, (METHOD,))
-    options.need(series, METHOD, target)
+    options.need(series, METHOD, target, failed)
     panels, text = [("Synthetic example 1", series[METHOD])], ""
     if options.data is None or FLIGHTS in options.data:
         found, wrong = real.at_hand([FLIGHTS], options)
         failed = failed + wrong
-        for name in found:
+        for name, facts in found.items():
+            label = real.title(name, facts)
             try:
-                cells, wrong = real.cells_of(name, options, 1, (METHOD,))
+                cells, wrong = real.cells_of(name, facts, options, 1, (METHOD,))
             except NoResults as error:
-                text = f"{target} without {real.title(name)}: {error}"
+                text = f"{target} without {label}: {error}"
                 continue
             failed = failed + wrong
-            panels += [(real.title(name), c["series"]) for c in cells if c["method"] == METHOD]
+            panels += [(label, c["series"]) for c in cells if c["method"] == METHOD]
     return Report(text, [options.save(figure(panels), target)], failed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from collabnets.distribution import PredictiveDistribution
 from collabnets.paper import figures, grid, methods, published, settings, tables
 from collabnets.paper.experiments import available
 from collabnets.paper.grid import Experiment, Job, Split
-from collabnets.paper.target import Options, Report
+from collabnets.paper.target import NoResults, NothingAsked, Options, Report
 
 METHODS = tuple(m for m in methods.ORDER if m != "TH")
 TRAIN = 0.6
@@ -67,35 +68,85 @@ SOURCES = {
 SMALL, LARGE = ("cpu", "energy", "mpg", "crime"), ("airline", "ehr")
 
 
+class Facts(NamedTuple):
+    """What the tables say of a data set; kept beside its results, so that they can be drawn without the data.
+
+    Attributes
+    ----------
+    rows, features, coded
+        Rows, columns before coding and after it.
+    stand_in
+        What the rows are, if not the paper's.
+    by_group
+        Whether splits keep people together.
+    read_from
+        Name of the file, or the package.
+    """
+
+    rows: int
+    features: int
+    coded: int
+    stand_in: str
+    by_group: bool
+    read_from: str
+
+
+FACTS = "data.json"  # beside the cells
+
+
 @lru_cache
 def _dataset(name: str) -> Dataset:
     return SOURCES[name].load()
 
 
-def title(name: str) -> str:
+@lru_cache
+def read_facts(name: str) -> Facts:
+    """Read a data set and say what it is."""
+    data = _dataset(name)
+    file = Path(data.read_from)
+    return Facts(
+        len(data),
+        data.X.shape[1],
+        len(data.coded_feature_names),
+        data.stand_in,
+        data.groups is not None,
+        file.name if file.is_file() else data.read_from,
+    )
+
+
+def _facts(name: str, options: Options) -> Facts:
+    """What a data set is: as its results have it where nothing is fitted, else of the data that are there now."""
+    path = options.out / FACTS
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    if not options.fit and name in kept:
+        return Facts(**kept[name])
+    found = read_facts(name)
+    if options.fit and kept.get(name) != found._asdict():
+        kept[name] = found._asdict()
+        options.write(FACTS, json.dumps({k: kept[k] for k in SOURCES if k in kept}, indent=1) + "\n")
+    return found
+
+
+def title(name: str, facts: Facts) -> str:
     """Name of a set for people, with a mark where it stands in for the paper's."""
-    return SOURCES[name].title + (" (stand-in)" if _dataset(name).stand_in else "")
+    return SOURCES[name].title + (" (stand-in)" if facts.stand_in else "")
 
 
-def at_hand(names: Sequence[str], options: Options) -> tuple[list[str], list[dict[str, Any]]]:
-    """Names of the sets that were asked for and can be read, and for each of the others why not, as a failed cell."""
-    unknown = [name for name in options.data or () if name not in SOURCES]
-    if unknown:
-        raise ValueError(f"unknown data {', '.join(unknown)}; there are: {', '.join(SOURCES)}.")
+def at_hand(names: Sequence[str], options: Options) -> tuple[dict[str, Facts], list[dict[str, Any]]]:
+    """The sets that were asked for and can be read, and for each of the others why not, as a failed cell."""
     wanted = [name for name in names if options.data is None or name in options.data]
     if not wanted:
-        raise ValueError(f"this target is about {', '.join(names)}, which --data leaves out.")
-    found, failed = [], []
+        raise NothingAsked(f"this target is about {', '.join(names)}, which --data leaves out.")
+    found, failed = {}, []
     for name in wanted:
         try:
-            _dataset(name)
-            found.append(name)
+            found[name] = _facts(name, options)
         except (OSError, ImportError) as error:
             failed.append({"experiment": name, "method": "all", "replication": 0, "error": str(error)})
     return found, failed
 
 
-def _needed(names: Sequence[str], options: Options) -> tuple[list[str], list[dict[str, Any]]]:
+def _needed(names: Sequence[str], options: Options) -> tuple[dict[str, Facts], list[dict[str, Any]]]:
     """As `at_hand`, but an error where none of them can be read."""
     found, failed = at_hand(names, options)
     if not found:
@@ -135,38 +186,54 @@ def draw(dist: PredictiveDistribution, split: Split) -> dict[str, Any]:
     }
 
 
-def experiment(name: str, part: float = 1.0) -> Experiment:
+def experiment(name: str, facts: Facts, part: float = 1.0) -> Experiment:
     """One data set; part is the share of the training rows that are used."""
-    decides = {"data": name, "split_seed": settings.SPLIT_SEED, "train": TRAIN, "part": part, "as_published": True}
+    decides = {
+        "data": name,
+        "rows": facts.rows,
+        "stand_in": facts.stand_in,
+        "split_seed": settings.SPLIT_SEED,
+        "train": TRAIN,
+        "part": part,
+        "as_published": not facts.by_group,
+        "levels": len(LEVELS),
+    }
     return Experiment(name, partial(_split, name, part), measure, draw, decides)
 
 
-def jobs(name: str, quick: bool, chosen: Sequence[str] | None, only: Sequence[str] | None = None) -> list[Job]:
+def jobs(
+    name: str, facts: Facts, quick: bool, chosen: Sequence[str] | None, only: Sequence[str] | None = None
+) -> list[Job]:
     """The methods of one data set; those that the user chose, and of them those that a figure needs."""
     source = SOURCES[name]
 
     def epochs(method: str) -> int | None:
         if name not in LARGE:
             return None
-        rows = TRAIN * len(_dataset(name)) * source.parts.get(method, 1.0)
+        rows = TRAIN * facts.rows * source.parts.get(method, 1.0)
         return max(1, round(LARGE_ITERATIONS * source.base["batch_size"] / rows))
 
     return methods.comparison(quick, chosen, only or METHODS, base=source.base, epochs=epochs, real=True)
 
 
+def _replications(name: str, options: Options) -> int:
+    most = SOURCES[name].replications
+    return min(options.replications or (2 if options.quick else most), most)
+
+
 def cells_of(
-    name: str, options: Options, n: int | None = None, only: Sequence[str] | None = None
+    name: str, facts: Facts, options: Options, n: int | None = None, only: Sequence[str] | None = None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Results of one data set, and those that failed; of ``n`` replications instead of the set's own number."""
     source = SOURCES[name]
-    count = n or min(options.replications or (2 if options.quick else source.replications), source.replications)
-    every = jobs(name, options.quick, options.chosen(METHODS), only)
+    count = n or _replications(name, options)
+    every = jobs(name, facts, options.quick, options.chosen(METHODS), only)
     found: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
     for part in sorted({1.0, *source.parts.values()}, reverse=True):
         some = [job for job in every if source.parts.get(job.name, 1.0) == part]
         if some:
-            done, wrong = options.cells(experiment(name, part), some, count)
+            done, wrong = options.cells(experiment(name, facts, part), some, count)
             found, failed = found + done, failed + wrong
     return found, failed
 
@@ -176,18 +243,14 @@ def table3(options: Options) -> Report:
     """Table 3: sizes of the data."""
     lines = [f"{'':<10}{'N':>10}{'P':>6}{'P coded':>9}{'paper N':>12}{'paper P':>9}  "]
     marks = ["| data | N | P before coding | P coded | paper N | paper P | rows |", "| --- " * 7 + "|"]
+    options.chosen(METHODS)  # none of them is needed, but an unknown one is a slip
     names, failed = _needed(list(SOURCES), options)
-    for name in names:
-        source = SOURCES[name]
-        data, size = _dataset(name), published.TABLE_3[name]
-        coded = len(data.coded_feature_names)
-        kind = "stand-in" if data.stand_in else "the paper's"
-        lines.append(
-            f"{source.title:<10}{len(data):>10,}{data.X.shape[1]:>6}{coded:>9}{size.n:>12,}{size.p:>9}  {kind}"
-        )
-        marks.append(
-            f"| {source.title} | {len(data):,} | {data.X.shape[1]} | {coded} | {size.n:,} | {size.p} | {kind} |"
-        )
+    for name, facts in names.items():
+        label, size = SOURCES[name].title, published.TABLE_3[name]
+        n, p, coded = facts.rows, facts.features, facts.coded
+        kind = "stand-in" if facts.stand_in else "the paper's"
+        lines.append(f"{label:<10}{n:>10,}{p:>6}{coded:>9}{size.n:>12,}{size.p:>9}  {kind}")
+        marks.append(f"| {label} | {n:,} | {p} | {coded} | {size.n:,} | {size.p} | {kind} |")
     return Report("\n".join(lines), [options.write("table3.md", "\n".join(marks) + "\n")], failed)
 
 
@@ -206,20 +269,35 @@ def _tables(target: str, columns: tuple[str, str], options: Options) -> Report:
     text, marks = [], []
     names, failed = _needed(list(SOURCES), options)
     summary: dict[str, Any] = {"target": target, "quick": options.quick, "versions": grid.versions(), "data": {}}
-    for name in names:
+    for name, facts in names.items():
         source = SOURCES[name]
-        cells, wrong = cells_of(name, options)
+        try:
+            cells, wrong = cells_of(name, facts, options)
+        except NoResults as error:  # of this set; there may be some of another
+            failed.append({"experiment": name, "method": "all", "replication": 0, "error": str(error)})
+            continue
         failed += wrong
         table = tables.summarise(cells, METHODS, columns, _in_our_units(published.REAL[name], source.unit))
-        text.append(f"=== {title(name)}\n\n{tables.as_text(table, columns)}")
         starred = {m: STAR for m in source.parts}
-        marks.append(f"## {title(name)}\n\n{tables.as_markdown(table, columns, starred)}\n")
+        notes = [tables.fewer(table, _replications(name, options))]
+        if source.parts:
+            notes.append(f"{STAR} Fitted to a part of the training rows, as in the paper.")
+        if source.unit != 1.0 and "mae" in columns:
+            notes.append(
+                f"The paper's MAE is shown times {source.unit:.3f}: its outcome was normalised by a part of the rows."
+            )
+        note = "".join(f"\n\n{sentence}" for sentence in notes if sentence)
+        text.append(f"=== {title(name, facts)}\n\n{tables.as_text(table, columns, starred)}{note}")
+        marks.append(f"## {title(name, facts)}\n\n{tables.as_markdown(table, columns, starred)}{note}\n")
         kept = ("method", "replication", "seed", "metrics", "fit_seconds", "evaluate_seconds")
         summary["data"][name] = {
-            "read_from": _dataset(name).read_from.rsplit("/", 1)[-1],
+            **facts._asdict(),
+            "split_seed": settings.SPLIT_SEED,
             "cells": [{k: c[k] for k in kept} for c in cells],
             "settings": {c["method"]: c["settings"] for c in cells},
         }
+    if not summary["data"]:
+        raise NoResults(failed[-1]["error"])
     files = [
         options.write(f"{target}.md", "\n".join(marks)),
         options.write(f"{target}.json", json.dumps(summary, indent=1) + "\n"),
@@ -241,12 +319,12 @@ def _in_our_units(printed: tables.PublishedTable, unit: float) -> tables.Publish
 # ------------------------------------------------------------------------------------------------------ figures
 def _curves(target: str, names: Sequence[str], kind: str, options: Options) -> Report:
     panels = []
-    names, failed = _needed(names, options)
-    for name in names:
-        cells, wrong = cells_of(name, options, 1)
+    found, failed = _needed(names, options)
+    for name, facts in found.items():
+        cells, wrong = cells_of(name, facts, options, 1)
         failed += wrong
         series = {c["method"]: c["series"] for c in cells}
-        panels.append((title(name), {m: series[m] for m in METHODS if m in series}))
+        panels.append((title(name, facts), {m: series[m] for m in METHODS if m in series}))
     draw_panels = figures.calibration if kind == "calibration" else figures.sharpness
     return Report("", [options.save(draw_panels(panels), target)], failed)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+from collabnets.paper.methods import ORDER
 from collabnets.paper.store import Store
 from collabnets.paper.target import Options, Report
 
@@ -30,6 +31,10 @@ TARGETS = {
 }
 
 
+# Every method that some target has.
+METHODS = (*ORDER, "T-g", "U-g", "QR", "MSE")
+
+
 def reproduce(
     target: str,
     out: Path,
@@ -38,6 +43,7 @@ def reproduce(
     quick: bool = False,
     methods: tuple[str, ...] | None = None,
     data: tuple[str, ...] | None = None,
+    lenient: bool = False,
     fit: bool = True,
     progress: bool = False,
 ) -> Report:
@@ -57,6 +63,8 @@ def reproduce(
         Only these; None for all.
     data
         Of the real data sets only these, such as ``("cpu", "mpg")``; None for all that the target has.
+    lenient
+        Leave out methods that this target does not have, instead of refusing them.
     fit
         False uses only results that are there.
     progress
@@ -66,6 +74,14 @@ def reproduce(
         raise ValueError(f"unknown target {target!r}; there are: {', '.join(TARGETS)}.")
     if replications is not None and replications < 1:
         raise ValueError(f"replications is a whole number of at least 1, not {replications}.")
+    unknown = [m for m in methods or () if m not in METHODS]
+    if unknown and lenient:
+        raise ValueError(f"unknown method {', '.join(unknown)}; there are: {', '.join(METHODS)}.")
+    if data is not None:
+        from collabnets.paper.real import SOURCES
+
+        if strange := [name for name in data if name not in SOURCES]:
+            raise ValueError(f"unknown data {', '.join(strange)}; there are: {', '.join(SOURCES)}.")
     module, function = TARGETS[target]
-    options = Options(Store(out), out, replications, quick, methods, data, fit, progress)
+    options = Options(Store(out), out, replications, quick, methods, data, lenient, fit, progress)
     return getattr(import_module(f"collabnets.paper.{module}"), function)(options)

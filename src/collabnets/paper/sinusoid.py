@@ -39,8 +39,11 @@ def _variants(base: Mapping[str, Any], optimal_f: Callable, match: str) -> list[
 
 
 # ------------------------------------------------------------------------------------------------------ Figure 2
+N_ROWS = 100
+
+
 def _rows(replication: int) -> Split:
-    data = sinusoid(100, random_state=settings.DATA_SEED + replication)
+    data = sinusoid(N_ROWS, random_state=settings.DATA_SEED + replication)
     return Split(data.X, data.y, data.X, data.y, data.truth)
 
 
@@ -61,7 +64,13 @@ def _curves(dist: PredictiveDistribution, split: Split) -> dict[str, Any]:
     return {name: [float(f"{v:.6g}") for v in column] for name, column in values.items()}
 
 
-SINUSOID = Experiment("sinusoid", _rows, _spread, _curves, {"data": "sinusoid", "data_seed": settings.DATA_SEED})
+SINUSOID = Experiment(
+    "sinusoid",
+    _rows,
+    _spread,
+    _curves,
+    {"data": "sinusoid", "rows": N_ROWS, "data_seed": settings.DATA_SEED, "levels": QUARTILES},
+)
 
 
 def few_rows_jobs(quick: bool) -> list[Job]:
@@ -92,7 +101,7 @@ def fig2(options: Options) -> Report:
     jobs = [job for job in jobs if chosen is None or job.name == "TH" or set(job.methods) & set(chosen)]
     cells, failed = options.cells(SINUSOID, jobs, options.replications or 1)
     series = {c["method"]: c["series"] for c in cells if c["replication"] == 0}
-    options.need(series, "TH", "fig2")
+    options.need(series, "TH", "fig2", failed)
     numbers = {m: [c["metrics"] for c in cells if c["method"] == m] for m in known}
     numbers = {m: rows for m, rows in numbers.items() if rows}
     lines = [f"{'':<8}{'|IQR - true|':>14}{'IQR':>10}{'|median - true|':>17}{'|y - median|':>14}"]
@@ -156,7 +165,8 @@ def convergence_jobs(n: int, quick: bool) -> list[Job]:
 
 def convergence_experiment(n: int) -> Experiment:
     """The sinusoid with n training rows."""
-    data = {"data": "sinusoid", "feature": "wave", "n": n, "n_test": N_TEST, "data_seed": settings.DATA_SEED}
+    data = {"data": "sinusoid", "feature": "wave", "rows": n, "test_rows": N_TEST}
+    data |= {"data_seed": settings.DATA_SEED, "test_seed": settings.SPLIT_SEED}
     return Experiment(f"sinusoid-{n}", partial(_sized, n), _gof, settings=data)
 
 
@@ -194,7 +204,7 @@ def fig3(options: Options) -> Report:
 
 
 def _summary(name: str, options: Options, cells: list[dict[str, Any]]) -> Mapping[str, Any]:
-    kept = ("experiment", "method", "replication", "seed", "metrics", "fit_seconds")
+    kept = ("experiment", "method", "replication", "seed", "data", "metrics", "fit_seconds")
     return {
         "target": name,
         "quick": options.quick,

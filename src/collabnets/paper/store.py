@@ -95,7 +95,7 @@ class Store:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            if self.path.exists():
+            if self.path.exists() and self.path.stat().st_size > size:
                 os.truncate(self.path, size)
             raise OSError(
                 f"a result could not be written to {self.path} ({error.strerror or error}); all earlier ones are "

@@ -9,7 +9,7 @@ from typing import Any
 from collabnets.paper import figures, grid, methods, published, settings, tables
 from collabnets.paper.experiments import GAUSSIAN, WEIBULL
 from collabnets.paper.grid import Experiment
-from collabnets.paper.target import Options, Report
+from collabnets.paper.target import NoResults, Options, Report
 
 METRICS = ("cal", "gof", "coverage90", "mae")
 TITLES = {"table1": "Table 1: heteroskedastic Gaussian", "table2": "Table 2: Weibull"}
@@ -29,11 +29,13 @@ def _table(name: str, experiment: Experiment, paper: dict[str, Any], options: Op
     n = options.replications or (2 if options.quick else settings.N_REPLICATIONS)
     cells, failed = _cells(experiment, options, n, None)
     table = tables.summarise(cells, methods.ORDER, METRICS, paper)
+    short = tables.fewer(table, n)
     note = (
         f"{TITLES[name]}, {n} replications{', quick settings' if options.quick else ''}; mean ± standard deviation.\n"
         "MAE is to the true median. The last column is ours minus the paper's in standard errors; for cal and gof of\n"
         "the distances to the truth's own value, since the splits are not the same."
     )
+    note += f"\n{short}" if short else ""
     summary = {
         "target": name,
         "quick": options.quick,
@@ -48,7 +50,7 @@ def _table(name: str, experiment: Experiment, paper: dict[str, Any], options: Op
         "settings": {c["method"]: c["settings"] for c in cells},
     }
     files = [
-        options.write(f"{name}.md", tables.as_markdown(table, METRICS) + "\n"),
+        options.write(f"{name}.md", tables.as_markdown(table, METRICS) + (f"\n\n{short}" if short else "") + "\n"),
         options.write(f"{name}.json", json.dumps(summary, indent=1) + "\n"),
     ]
     return Report(f"{tables.as_text(table, METRICS)}\n\n{note}", files, failed)
@@ -72,9 +74,10 @@ def series_of(
 def fig4(options: Options) -> Report:
     """Figure 4: predicted against true widths of the 90 % intervals."""
     series, failed = series_of(GAUSSIAN, options)
-    options.need(series, "TH", "fig4")
+    options.need(series, "TH", "fig4", failed)
     labels = "true width of the 90 % interval", "predicted width of the 90 % interval"
     title = "Heteroskedastic Gaussian: widths of the 90 % intervals, one point a test row"
+    _need_one_of(series, "width90", figures.WIDTH_PANELS, "fig4")
     figure = figures.scatter(series, "width90", figures.WIDTH_PANELS, labels, title, limit=12.0)
     return Report("", [options.save(figure, "fig4")], failed)
 
@@ -87,9 +90,10 @@ def fig5(options: Options) -> Report:
 def fig6(options: Options) -> Report:
     """Figure 6: predicted against true survival probabilities."""
     series, failed = series_of(WEIBULL, options)
-    options.need(series, "TH", "fig6")
+    options.need(series, "TH", "fig6", failed)
     labels = "true P(Y > 1)", "predicted P(Y > 1)"
     title = "Weibull: survival beyond 1, one point a test row"
+    _need_one_of(series, "survival", figures.SURVIVAL_PANELS, "fig6")
     figure = figures.scatter(series, "survival", figures.SURVIVAL_PANELS, labels, title, limit=1.0)
     return Report("", [options.save(figure, "fig6")], failed)
 
@@ -99,8 +103,15 @@ def fig7(options: Options) -> Report:
     return _cdfs("fig7", WEIBULL, ("\u03bb", "k"), "Weibull: CDFs of two test rows", options)
 
 
+def _need_one_of(series: figures.Series, what: str, panels: Sequence[Sequence[str]], target: str) -> None:
+    """Refuse to draw panels that would all be empty."""
+    shown = [method for panel in panels for method in panel]
+    if not any(what in series.get(method, {}) for method in shown):
+        raise NoResults(f"{target} shows {', '.join(shown)}, and the results of none of them are there.")
+
+
 def _cdfs(name: str, experiment: Experiment, names: tuple[str, str], title: str, options: Options) -> Report:
     series, failed = series_of(experiment, options)
-    options.need(series, "TH", name)
+    options.need(series, "TH", name, failed)
     ordered = {m: series[m] for m in methods.ORDER if m in series}
     return Report("", [options.save(figures.cdfs(ordered, names, title), name)], failed)

@@ -113,8 +113,8 @@ def _cells(entry: Entry | None, metric: str) -> tuple[str, str, str]:
     return _number(entry.mean, entry.sd, digits), paper, "" if entry.difference is None else f"{entry.difference:+.1f}"
 
 
-def as_text(table: Table, metrics: Sequence[str]) -> str:
-    """One block a metric, 60 columns wide, for a terminal."""
+def as_text(table: Table, metrics: Sequence[str], marks: Mapping[str, str] | None = None) -> str:
+    """One block a metric, 69 columns wide, for a terminal; ``marks`` are written behind the names of methods."""
     blocks = []
     for metric in metrics:
         lines = [f"{LABELS[metric]:<18}{'ours':>16}{'paper':>18}{'difference/s.e.':>17}"]
@@ -122,7 +122,8 @@ def as_text(table: Table, metrics: Sequence[str]) -> str:
         for method, row in table.items():
             ours, paper, apart = _cells(row.get(metric), metric)
             if ours != "-" or paper != "-":
-                lines.append(f"{method:<18}{ours:>16}{paper:>18}{apart:>17}")
+                name = method + (marks or {}).get(method, "")
+                lines.append(f"{name:<18}{ours:>16}{paper:>18}{apart:>17}")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
@@ -144,6 +145,13 @@ def as_markdown(table: Table, metrics: Sequence[str], marks: Mapping[str, str] |
             parts += [f"**{ours}**" if method in bold[metric] else ours, paper, apart]
         lines.append("| " + " | ".join(parts) + " |")
     return "\n".join(lines)
+
+
+def fewer(table: Table, n: int) -> str:
+    """Which methods have fewer than n replications, as a sentence; "" if none has."""
+    short = {method: min(entry.n for entry in row.values()) for method, row in table.items()}
+    parts = [f"{method} {count}" for method, count in short.items() if count < n]
+    return f"Replications are missing; there are, of {n}: {', '.join(parts)}." if parts else ""
 
 
 def best_two(table: Table, metric: str) -> set[str]:
