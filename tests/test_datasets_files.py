@@ -148,6 +148,20 @@ def test_cache_folder(monkeypatch, platform, variable, value, expected):
 
 
 # ------------------------------------------------------------------------------------------- what can go wrong
+def damaged(part):
+    """An archive whose compressed bytes, or the checksum beside them, are not what they were."""
+    content = bytearray(zipped())
+    with zipfile.ZipFile(io.BytesIO(bytes(content))) as opened:
+        info = opened.getinfo(next(name for name in opened.namelist() if name.endswith("machine.data")))
+    if part == "stream":
+        start = info.header_offset + 30 + len(info.filename)
+        content[start : start + info.compress_size] = b"\xff" * info.compress_size
+    else:
+        at = content.index(info.CRC.to_bytes(4, "little"), content.index(b"PK\x01\x02"))
+        content[at] ^= 0xFF
+    return bytes(content)
+
+
 HTML = b"\n <!DOCTYPE html><html><body>Please log in</body></html>" + b" " * len(CONTENT)
 WRONG = {
     "another version": (lambda serve: serve("/machine.data", CONTENT[:-2] + b"9\n"), r"sha256 is \w{64}, not \w{64}"),
@@ -165,6 +179,8 @@ WRONG = {
     "a slow server": (lambda serve: serve("/machine.data", CONTENT, delay=0.5), "timed out"),
     "a web page for an archive": (lambda serve: serve("/all.zip", HTML), "not a zip archive: it is a web page"),
     "a truncated archive": (lambda serve: serve("/all.zip", zipped()[:-100], length=None), "not a zip archive"),
+    "an archive with a damaged stream": (lambda serve: serve("/all.zip", damaged("stream")), "archive .* is damaged"),
+    "an archive with a damaged checksum": (lambda serve: serve("/all.zip", damaged("crc")), "archive .* is damaged"),
     "an archive without the file": (
         lambda serve: serve("/all.zip", zipped(name="other.data")),
         "no machine.data, only readme.txt, other.data",

@@ -289,6 +289,11 @@ def test_flights_from_text_and_from_parquet(tmp_path, monkeypatch):
     np.testing.assert_allclose(np.concatenate([split.X_train, split.X_test]), expected, rtol=1e-6, atol=1e-6)
 
     monkeypatch.setattr("collabnets.datasets.airline.PAPER_ROWS", len(kept))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "DelayedFlights.parquet").write_bytes((tmp_path / "flights.parquet").read_bytes())
+    with monkeypatch.context() as patch:
+        patch.setenv("COLLABNETS_DATA", str(tmp_path / "folder"))
+        assert load_airline().read_from.endswith("DelayedFlights.parquet")
     same = load_airline(tmp_path / "flights.parquet")
     assert same.stand_in == ""
     pd.testing.assert_frame_equal(same.X, data.X)

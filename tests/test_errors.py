@@ -1,11 +1,13 @@
 """Every kind of wrong call gets one clear sentence: its class and its words."""
 
+import functools
 import re
 from pathlib import Path
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 from scipy import stats
@@ -22,7 +24,7 @@ FRAME = pd.DataFrame(X, columns=["a", "b"])
 
 
 def quick(**changes):
-    return model(pretrain_iter=2, max_iter=2, **changes)
+    return model(**{"pretrain_iter": 2, "max_iter": 2, **changes})
 
 
 def replaced(array, value, at=(3,)):
@@ -283,6 +285,27 @@ def test_checkpoints_that_are_not_of_this_fit(tmp_path):
     fitted().save(path)
     with pytest.raises(ValueError, match="not a checkpoint of this version"):
         quick(checkpoint=path).fit(X, Y)
+
+
+def step_of(factor):
+    return lambda rate: optax.sgd(factor * rate)
+
+
+OTHER_FITS = {
+    "sizes as arrays": lambda size: {"hidden_layer_sizes": np.array([size, 8])},
+    "a number of NumPy": lambda size: {"max_iter": np.int64(size)},
+    "arguments of a partial": lambda size: {"encoder": functools.partial(dict, width=size)},
+    "what a function has around it": lambda size: {"optimizer": step_of(size)},
+    "a default of a function": lambda size: {"optimizer": lambda rate, factor=size: optax.sgd(factor * rate)},
+    "a frozen distribution": lambda size: {"q_distribution": stats.beta(size, 2.0)},
+}
+
+
+@pytest.mark.parametrize("make", OTHER_FITS.values(), ids=OTHER_FITS)
+def test_parameters_of_another_value_are_another_fit(make):
+    """A checkpoint is taken for a fit of the same description only."""
+    assert quick(**make(3))._describe() == quick(**make(3))._describe()
+    assert quick(**make(3))._describe() != quick(**make(4))._describe()
 
 
 def test_a_fit_that_diverges_twice_says_what_to_try():

@@ -248,6 +248,23 @@ def test_a_loss_that_becomes_nan_rolls_back_once_and_then_raises(short_chunks, m
         model().fit(X, Y)
 
 
+def test_weights_that_become_nan_in_the_last_step_are_noticed(short_chunks, monkeypatch):
+    run, calls = loop.run_chunk, []
+
+    def broken(*arguments):
+        state, losses = run(*arguments)
+        calls.append(arguments[-1])
+        if len(calls) == 6:  # the last of 200 + 100 iterations
+            state = jax.tree.map(lambda a: a * np.nan if getattr(a, "dtype", None) == np.float32 else a, state)
+        return state, losses
+
+    monkeypatch.setattr(loop, "run_chunk", broken)
+    with pytest.warns(RuntimeWarning, match="became infinite or NaN"):
+        fit = model(pretrain_iter=200, max_iter=100).fit(X, Y)
+    assert calls == [1.0] * 6 + [0.1]
+    assert np.isfinite(fit.predict(X)).all()
+
+
 # ------------------------------------------------------------ options
 
 

@@ -62,8 +62,10 @@ def fit_together(
 ) -> list[CollaboratingRegressor]:
     """Fit models with the same parameters (but for ``random_state``) to tables of the same width, all at once.
 
-    Each is fitted as its own ``fit(*table)`` would, up to rounding; together they take much less time than one after
-    the other. For replications of an experiment, splits or bootstrap rounds.
+    Each is fitted as its own ``fit(*table)`` would, up to rounding, if no table has fewer rows than a batch (the
+    batches of all are as long as the shortest table) and no loss becomes infinite or NaN (the step is then cut for
+    all). Together they take less time than one after the other. For replications of an experiment, splits or bootstrap
+    rounds.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ slopes [1]_, so the CDF, its inverse and its density are closed forms of *one* f
 * the CDF increases strictly: where g itself does not, the knots are lifted to the middle of the two monotone
   envelopes of g (``make_monotone``), and the largest change is reported;
 * the CDF agrees with g where g increases, within ``TOLERANCE``: knots go where the probability is and a row gets a
-  further round of knots until the spline of one round predicts the next (``adaptive_knots``);
+  further round of knots until the spline of one round predicts the next, five at most (``adaptive_knots``);
 * outside the searched range the tails are logistic: the logit goes on linearly, with the average slope between the
   median and the edge, or that of the edge itself if it is steeper.
 
@@ -195,7 +195,7 @@ def coarse_points(low: float, high: float, likely: np.ndarray) -> np.ndarray:
 
 
 def adaptive_knots(evaluate: Evaluate, start: np.ndarray, n: int) -> Knots:
-    """Splines of n rows of a function, with knots where the probability is, to ``TOLERANCE``.
+    """Splines of n rows of a function, with knots where the probability is, to ``TOLERANCE`` or for ``MAX_ROUNDS``.
 
     Parameters
     ----------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Integral, Real
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import equinox as eqx
@@ -61,7 +63,8 @@ class CollaboratingRegressor(TableRegressor):
         a function as ``z_distribution``, ``"batch"`` takes that function for the true quantiles and matches throughout.
     standardize
         Train on features and outcome of mean 0 and variance 1. False trains in the units of the data, which is how the
-        paper's synthetic experiments were run; the answer then depends on the units.
+        paper's synthetic experiments were run; the answer then depends on the units, and numbers
+        beyond a million are cut there.
     encoder
         ``encoder(n_features, key=key)`` returning an ``eqx.Module`` that maps the features of one row to a vector; g
         and f each get one of their own, trained with them. A class with such a constructor will do.
@@ -352,11 +355,26 @@ class CollaboratingRegressor(TableRegressor):
         """The parameters that decide what a fit computes, as text."""
         ignored = {"checkpoint", "verbose", "point_estimate", "random_state"}
 
-        def text(value: Any) -> str:
-            plain = isinstance(value, str | int | float | bool | tuple | list | None)
-            return repr(value) if plain else getattr(value, "__qualname__", type(value).__qualname__)
+        return json.dumps({k: _text(v) for k, v in sorted(self.get_params(deep=False).items()) if k not in ignored})
 
-        return json.dumps({k: text(v) for k, v in sorted(self.get_params(deep=False).items()) if k not in ignored})
+
+def _text(value: Any) -> str:
+    """A parameter as text that is the same in every process, and another for another value."""
+    if isinstance(value, np.ndarray | np.generic):
+        return repr(value.tolist())
+    if isinstance(value, partial):
+        named = [f"{name}={_text(v)}" for name, v in sorted(value.keywords.items())]
+        return f"partial({', '.join([_text(value.func), *map(_text, value.args), *named])})"
+    if isinstance(value, FunctionType):
+        code = value.__code__
+        constants = [c for c in code.co_consts if isinstance(c, str | int | float | None)]
+        around = [_text(cell.cell_contents) for cell in value.__closure__ or ()]
+        does = repr((code.co_code, code.co_names, constants, list(map(_text, value.__defaults__ or ())), around))
+        return f"{value.__qualname__}:{hashlib.sha256(does.encode()).hexdigest()[:16]}"
+    if hasattr(value, "dist") and hasattr(value, "args"):  # a frozen distribution of SciPy
+        return f"{value.dist.name}{value.args}{sorted(value.kwds.items())}"
+    plain = isinstance(value, str | int | float | bool | tuple | list | None)
+    return repr(value) if plain else getattr(value, "__qualname__", type(value).__qualname__)
 
 
 def _filled(template: QueryNetwork, leaves: Sequence[np.ndarray], name: str) -> QueryNetwork:

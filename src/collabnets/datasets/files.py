@@ -16,6 +16,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,7 @@ def find(file: DataFile, *, download: bool = True) -> Path:
     for url in file.urls:
         try:
             return _download(url, file, cache)
-        except (OSError, http.client.HTTPException, zipfile.BadZipFile) as error:
+        except (OSError, http.client.HTTPException) as error:
             problems.append(f"{url}: {_reason(error)}")
     raise DatasetFileError(
         f"{file.name} is not on this machine, and could not be downloaded.\n  "
@@ -201,15 +202,18 @@ def _unpacked(archive: Path, file: DataFile, path: Path) -> Path:
     if not zipfile.is_zipfile(archive):
         wrong = _what_is_wrong(archive, DataFile(file.name, page="")) or "it is something else"
         raise DatasetFileError(f"what came is not a zip archive: {wrong}")
-    with zipfile.ZipFile(archive) as opened:
-        members = [member for member in opened.namelist() if Path(member).name == file.name]
-        if not members:
-            raise DatasetFileError(f"the archive has no {file.name}, only {', '.join(opened.namelist()[:10])}")
-        with opened.open(members[0]) as source, path.open("wb") as out:
-            for block in _blocks(source):
-                out.write(block)
-                if file.size is not None and out.tell() > file.size:
-                    break
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            members = [member for member in opened.namelist() if Path(member).name == file.name]
+            if not members:
+                raise DatasetFileError(f"the archive has no {file.name}, only {', '.join(opened.namelist()[:10])}")
+            with opened.open(members[0]) as source, path.open("wb") as out:
+                for block in _blocks(source):
+                    out.write(block)
+                    if file.size is not None and out.tell() > file.size:
+                        break
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DatasetFileError(f"the archive that came is damaged: {error}") from error
     return path
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from tqdm.auto import tqdm
@@ -46,6 +47,12 @@ def train(plan: Plan, schedule: Schedule, state: State, data: Data, members: Mem
     return run.result(), run.losses()
 
 
+@jax.jit
+def _finite(arrays) -> jax.Array:
+    """Whether all numbers of a pytree are finite."""
+    return jnp.stack([jnp.isfinite(a).all() for a in jax.tree.leaves(arrays)]).all()
+
+
 class _Run:
     """The host's side of a fit: where it stands, and the best state so far."""
 
@@ -80,7 +87,8 @@ class _Run:
             self.plan, phase, s.width, self.state, self.data, self.members, rows, u, self.step, n_steps, self.step_scale
         )
         values = losses[:, :n_steps].swapaxes(0, 1)
-        if not np.isfinite(values).all():
+        ends = self.step + n_steps == length  # the last update comes after the last loss
+        if not np.isfinite(values).all() or (ends and not _finite(eqx.filter(state, eqx.is_inexact_array))):
             self._roll_back(phase)
             return
         self.state = state
