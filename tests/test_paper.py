@@ -383,6 +383,11 @@ def test_every_method_of_the_tables_has_a_job():
     assert set(methods.ORDER) >= set(published.TABLE_1)
 
 
+def test_all_methods_are_trained_in_the_units_of_the_data():
+    units = {j.name: j.settings["standardize"] for j in methods.comparison(False) if "standardize" in j.settings}
+    assert units == dict.fromkeys(("CN", "g-only", "DP", "CDP", "GPR", "PPGPR", "EN"), False)
+
+
 def test_jobs_of_some_methods():
     assert [j.name for j in methods.comparison(True, ["CN-f"])] == ["TH", "CN"]
     assert [j.name for j in methods.comparison(True, None, ["g-only"])] == ["TH", "g-only"]

@@ -167,6 +167,9 @@ def comparison(
         length = full if not quick else quickly if full is None else max(1, min(quickly, full // 10))
         return {"batch_size": base["batch_size"]} | ({} if length is None else {"max_iter": length})
 
+    # as the Collaborating Networks are, in the units of the data or not
+    units: dict[str, Any] = {} if base["standardize"] else {"standardize": False}
+    precisions: dict[str, Any] = {} if real else {"precisions": settings.SYNTHETIC_PRECISIONS}
     passes: dict[str, Any] = {"n_passes": 200} if quick else {}
     points = {"n_inducing": 100} if quick else {}
     # the shares of the large sets that the paper gave to GPR are all used; only the search takes less than them
@@ -177,11 +180,11 @@ def comparison(
         truth(),
         collaborating({"CN-g": "cn-g", "CN-f": "cn-f"}, base, **short),
         collaborating({"g-only": "g-only"}, base, **short),
-        baseline("DP", baselines.MCDropoutRegressor, **trained("DP"), **passes),
-        baseline("CDP", baselines.ConcreteDropoutRegressor, **trained("CDP"), **passes),
-        baseline("GPR", baselines.GaussianProcessRegressor, **rows),
-        baseline("PPGPR", baselines.ParametricGPRegressor, **trained("PPGPR", 20), **points),
-        baseline("EN", baselines.DeepEnsembleRegressor, **trained("EN")),
+        baseline("DP", baselines.MCDropoutRegressor, **trained("DP"), **passes, **units, **precisions),
+        baseline("CDP", baselines.ConcreteDropoutRegressor, **trained("CDP"), **passes, **units),
+        baseline("GPR", baselines.GaussianProcessRegressor, **rows, **units),
+        baseline("PPGPR", baselines.ParametricGPRegressor, **trained("PPGPR", 20), **points, **units),
+        baseline("EN", baselines.DeepEnsembleRegressor, **trained("EN"), **units),
         baseline("CQR", baselines.ConformalQuantileRegressor, **trees),
     ]
     if real:
