@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# file -> what its output must match; each is mostly the time to compile, so only the first is in the fast tests
+# file -> what its output must match
 EXAMPLES = {
     "quickstart.py": r"90 % intervals.*lower +upper.*coverage of the 90 % interval 0\.\d+.*predicts the same: True",
     "custom_encoder.py": r"plain: CRPS \d.*periodic: CRPS \d.*truth: CRPS 0\.29.*predicts the same: True",
@@ -32,9 +32,7 @@ def test_every_example_is_in_the_table():
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(EXAMPLES)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if i else []) for i, name in enumerate(EXAMPLES)]
-)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_example_runs(name):
     assert re.search(EXAMPLES[name], run(str(ROOT / "examples" / name)), re.DOTALL)
 

@@ -13,8 +13,9 @@ from scipy import stats
 from scipy.special import expit
 from variants import BASELINES, ESTIMATORS, QUANTILES_ONLY, VARIANTS, fitted, model, table
 
-from collabnets import CollaboratingRegressor, load_model
-from collabnets.distribution import PointMass, Unavailable
+from collabnets import CollaboratingRegressor, distribution, load_model
+from collabnets.distribution import NetworkDistribution, PointMass, Unavailable
+from collabnets.inversion import N_KNOTS
 
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
 every_variant = pytest.mark.parametrize("name", VARIANTS)
@@ -232,6 +233,22 @@ def test_a_row_is_predicted_the_same_among_a_thousand():
     together = fitted().predict(X)
     for part in (slice(0, 1), slice(500, 540), slice(1050, 1100)):
         np.testing.assert_array_equal(fitted().predict(X[part]), together[part])
+
+
+@some_variants
+def test_memory_at_prediction_is_bounded_by_the_budget_and_not_by_the_rows(name, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    whole, pieces, real = fitted(name).predict_quantiles(X, [0.1, 0.9]), [], NetworkDistribution._make_knots
+
+    def recorded(self, rows):
+        pieces.append(len(self.features[rows]))
+        return real(self, rows)
+
+    monkeypatch.setattr(NetworkDistribution, "_make_knots", recorded)
+    monkeypatch.setattr(distribution, "BYTE_BUDGET", 2**21)
+    np.testing.assert_array_equal(fitted(name).predict_quantiles(X, [0.1, 0.9]), whole)
+    assert sum(pieces) == 300
+    assert max(pieces) * 8 * 8 * 4 * N_KNOTS <= 2**21  # eight tables of float64, four numbers a knot
 
 
 @every_variant

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -331,21 +331,24 @@ class NetworkDistribution(PredictiveDistribution):
         out = np.empty(shape)
         width = max(int(np.prod(shape[1:])), 4 * inversion.N_KNOTS)
         if self._knots is None and 8 * 3 * inversion.N_KNOTS * len(self) <= BYTE_BUDGET:
-            self._knots = self._make_knots(slice(None))
+            parts = self._in_pieces(self._make_knots, 4 * inversion.N_KNOTS)
+            self._knots = Knots(*map(np.concatenate, zip(*parts, strict=True)))
 
         def fill(rows: slice) -> None:
             knots = self._make_knots(rows) if self._knots is None else self._knots.take(rows)
             out[rows] = answer(SplineDistribution(knots, self.source.loc, self.source.scale), rows)
 
-        pieces = list(self._chunks(width))
-        if len(pieces) < 2:
-            for rows in pieces:
-                fill(rows)
-        else:
-            fill(pieces[0])  # compiles, once
-            with ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
-                list(pool.map(fill, pieces[1:]))
+        self._in_pieces(fill, width)
         return out
+
+    def _in_pieces(self, function: Callable[[slice], Any], width: int) -> list[Any]:
+        """What a function gives for pieces of the rows, a float64 matrix of ``width`` columns for each at a time."""
+        first, *others = list(self._chunks(width)) or [slice(0, 0)]
+        found = [function(first)]  # compiles, once
+        if others:
+            with ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
+                found += pool.map(function, others)
+        return found
 
     def _make_knots(self, rows: slice) -> Knots:
         features = self.features[rows]
