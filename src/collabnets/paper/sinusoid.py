@@ -158,8 +158,8 @@ def _gof(dist: PredictiveDistribution, split: Split) -> dict[str, float]:
 def convergence_jobs(n: int, quick: bool) -> list[Job]:
     """The variants on n rows; batches of 200 and epochs as in the authors' notebook, up to our usual iterations.
 
-    Weights start at an ordinary scale, as in Figure 2: from the tiny start every variant is worse at every N, and f
-    most of all.
+    Weights start at an ordinary scale, as in Figure 2: from the tiny start every variant is worse on few rows, and f
+    on many too.
     """
     batch = min(200, n)
     length = 1_000 if quick else min(MOST_ITERATIONS, EPOCHS * (n // batch))
