@@ -1,10 +1,11 @@
-"""Is a change of the paper's settings as good? CN-g with and without it, on the same splits of six data sets.
+"""Are changes of the paper's settings as good, on the same splits?
 
-``python -m benchmarks.variants --out results`` takes the cells of the paper's settings from there and adds the others.
+``python -m benchmarks.variants --out results`` takes the cells of the paper's settings from there and adds the others:
+CN with early stopping on six data sets, and all methods on standardized instead of raw synthetic data.
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,52 +16,72 @@ from collabnets.paper.experiments import GAUSSIAN, WEIBULL
 from collabnets.paper.grid import Experiment, Job
 from collabnets.paper.store import Store
 
-CHANGES: dict[str, dict[str, Any]] = {
-    "early stopping": {"early_stopping": True},
-    "other units": {},  # standardized where the paper's settings are not, for the synthetic data
-}
-METRICS = {"gof": 3, "cal": 2, "mae": 3}
+DIGITS = {"gof": 3, "cal": 2, "coverage90": 1, "mae": 3}
 BOTH = {"CN-g": "cn-g", "CN-f": "cn-f"}
 
 
-def data_sets() -> dict[str, tuple[Experiment, Mapping[str, Any]]]:
-    found: dict[str, tuple[Experiment, Mapping[str, Any]]] = {
-        "Gaussian": (GAUSSIAN, settings.SYNTHETIC),
-        "Weibull": (WEIBULL, settings.SYNTHETIC),
-    }
+def data_sets() -> Iterator[tuple[str, Experiment, Mapping[str, Any]]]:
+    yield "Gaussian", GAUSSIAN, settings.SYNTHETIC
+    yield "Weibull", WEIBULL, settings.SYNTHETIC
     for name in real.SMALL:
         source = real.SOURCES[name]
-        found[source.title] = (real.experiment(name, real.read_facts(name)), source.base)
-    return found
+        yield source.title, real.experiment(name, real.read_facts(name)), source.base
 
 
-def cells(experiment: Experiment, job: Job, store: Store) -> list[dict[str, Any]]:
+def cells(experiment: Experiment, job: Job, method: str, store: Store) -> list[dict[str, Any]]:
     grid.run(experiment, [job], settings.N_REPLICATIONS, store, progress=True)
-    found = store.find(grid.keys(experiment, job, settings.N_REPLICATIONS))
-    return [c for c in found if c["method"] == "CN-g"]
+    return store.find(k for k in grid.keys(experiment, job, settings.N_REPLICATIONS) if k.method == method)
 
 
-def row(change: str, store: Store) -> list[str]:
-    lines = []
-    for name, (experiment, base) in data_sets().items():
-        changed = CHANGES[change] or {"standardize": not base["standardize"]}
-        if change == "other units" and base["standardize"]:
+def compared(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[str]:
+    """Mean before and after, and the paired difference with its standard error, of each metric."""
+    parts = []
+    for metric, digits in DIGITS.items():
+        if not all(metric in c["metrics"] for c in (*before, *after)):
+            parts += ["-"] * 3
             continue
-        before = cells(experiment, methods.collaborating(BOTH, base), store)
-        after = cells(experiment, methods.collaborating(BOTH, base, **changed), store)
-        parts = [name]
-        for metric, digits in METRICS.items():
-            a, b = (np.array([c["metrics"][metric] for c in some]) for some in (before, after))
-            apart = b - a
-            error = apart.std(ddof=1) / len(apart) ** 0.5
-            parts += [
-                f"{a.mean():.{digits}f}",
-                f"{b.mean():.{digits}f}",
-                f"{apart.mean():+.{digits}f} ± {error:.{digits}f}",
-            ]
-        seconds = [float(np.mean([c["fit_seconds"] for c in some])) for some in (before, after)]
-        lines.append(f"| {' | '.join(parts)} | {seconds[0]:.1f} | {seconds[1]:.1f} |")
-    return lines
+        a, b = (np.array([c["metrics"][metric] for c in some]) for some in (before, after))
+        apart = b - a
+        error = apart.std(ddof=1) / len(apart) ** 0.5
+        parts += [
+            f"{a.mean():.{digits}f}",
+            f"{b.mean():.{digits}f}",
+            f"{apart.mean():+.{digits}f} ± {error:.{digits}f}",
+        ]
+    return parts
+
+
+def show(title: str, first: str, rows: list[list[str]]) -> None:
+    head = [first, *(part for m in DIGITS for part in (m, "changed", "difference ± s.e."))]
+    if len(rows[0]) > len(head):
+        head += ["s a fit", "changed"]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    print(f"\n{title}\n\n| {' | '.join(head)} |\n{'| --- ' * len(head)}|\n" + "\n".join(lines), flush=True)
+
+
+def early_stopping(store: Store) -> None:
+    rows = []
+    for name, experiment, base in data_sets():
+        before = cells(experiment, methods.collaborating(BOTH, base), "CN-g", store)
+        after = cells(experiment, methods.collaborating(BOTH, base, early_stopping=True), "CN-g", store)
+        seconds = [f"{np.mean([c['fit_seconds'] for c in some]):.1f}" for some in (before, after)]
+        rows.append([name, *compared(before, after), *seconds])
+    show("CN-g, changed to early stopping", "data", rows)
+
+
+def units(store: Store) -> None:
+    standardized = settings.SYNTHETIC | {"standardize": True}
+    for title, experiment in (("Gaussian", GAUSSIAN), ("Weibull", WEIBULL)):
+        rows = []
+        pairs = zip(methods.comparison(False), methods.comparison(False, base=standardized), strict=True)
+        for raw, other in pairs:
+            if raw.settings != other.settings:
+                for m in raw.methods:
+                    rows.append([m, *compared(cells(experiment, raw, m, store), cells(experiment, other, m, store))])
+        show(f"{title}, changed to standardized data (and DP to its default precisions)", "method", rows)
+
+
+CHANGES = {"early-stopping": early_stopping, "units": units}
 
 
 def main() -> None:
@@ -70,11 +91,7 @@ def main() -> None:
     arguments = parser.parse_args()
     store = Store(arguments.out)
     for change in arguments.change:
-        head = (
-            ["data"] + [part for m in METRICS for part in (m, "changed", "difference ± s.e.")] + ["s a fit", "changed"]
-        )
-        print(f"\n{change}\n\n| {' | '.join(head)} |\n{'| --- ' * len(head)}|")
-        print("\n".join(row(change, store)), flush=True)
+        CHANGES[change](store)
 
 
 if __name__ == "__main__":

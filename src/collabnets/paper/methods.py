@@ -169,7 +169,7 @@ def comparison(
 
     # as the Collaborating Networks are, in the units of the data or not
     units: dict[str, Any] = {} if base["standardize"] else {"standardize": False}
-    precisions: dict[str, Any] = {} if real else {"precisions": settings.SYNTHETIC_PRECISIONS}
+    precisions: dict[str, Any] = {} if base["standardize"] else {"precisions": settings.SYNTHETIC_PRECISIONS}
     passes: dict[str, Any] = {"n_passes": 200} if quick else {}
     points = {"n_inducing": 100} if quick else {}
     # the shares of the large sets that the paper gave to GPR are all used; only the search takes less than them
