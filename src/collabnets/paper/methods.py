@@ -140,6 +140,7 @@ def comparison(
     base: Mapping[str, Any] = settings.SYNTHETIC,
     epochs: Callable[[str], int | None] = lambda method: None,
     real: bool = False,
+    gpr_rows: Mapping[str, int] | None = None,
 ) -> list[Job]:
     """The methods of the paper's tables, as Appendix C has them.
 
@@ -157,6 +158,8 @@ def comparison(
         Of a method compared with, by its name, where not those of Appendix C.
     real
         The methods of the real data: no truth, and recalibrated dropout besides.
+    gpr_rows
+        ``max_rows`` and ``search_rows`` of GPR, where not its defaults.
     """
     from collabnets import baselines
 
@@ -172,8 +175,7 @@ def comparison(
     precisions: dict[str, Any] = {} if base["standardize"] else {"precisions": settings.SYNTHETIC_PRECISIONS}
     passes: dict[str, Any] = {"n_passes": 200} if quick else {}
     points = {"n_inducing": 100} if quick else {}
-    # the shares of the large sets that the paper gave to GPR are all used; only the search takes less than them
-    rows: dict[str, Any] = {"max_rows": 25_000, "search_rows": 4_000} if real else {}
+    rows = dict(gpr_rows or {})
     rows |= {"max_rows": 2_000, "too_many_rows": "subsample"} if quick else {}
     trees = {"n_estimators": 200} if quick else {}
     jobs = [
