@@ -175,7 +175,7 @@ def comparison(
     precisions: dict[str, Any] = {} if base["standardize"] else {"precisions": settings.SYNTHETIC_PRECISIONS}
     passes: dict[str, Any] = {"n_passes": 200} if quick else {}
     points = {"n_inducing": 100} if quick else {}
-    rows = dict(gpr_rows or {})
+    rows: dict[str, Any] = dict(gpr_rows or {})
     rows |= {"max_rows": 2_000, "too_many_rows": "subsample"} if quick else {}
     trees = {"n_estimators": 200} if quick else {}
     jobs = [
