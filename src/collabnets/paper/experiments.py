@@ -92,6 +92,7 @@ def _synthetic(name: str, shown: tuple[tuple[float, ...], ...], threshold: float
             "threshold": threshold,
             "grid": GRID,
         },
+        keeps_extra=name == "gaussian",  # Figures S1 and S2
     )
 
 

@@ -132,9 +132,9 @@ def losses_first(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
         _curve(right, content["loss_joint_g_first"], "g", "tab:blue")
         _curve(right, content["loss_joint_f_first"], "f", "tab:orange")
         right.axhline(0.5, color=TRUTH, linestyle="--", linewidth=1.0, label="0.5")
-        right.set(title=f"{name}: joint training", xlabel="iteration of the joint phase", ylim=(0, None))
+        right.set(title=f"{name}: joint training", xlabel="iteration of the joint phase", ylim=(0, 0.95))
         for ax in (left, right):
-            ax.legend(loc="upper right")
+            ax.legend(loc="upper right", ncols=3)
     return figure
 
 

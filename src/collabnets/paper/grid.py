@@ -59,6 +59,8 @@ class Experiment:
         replication 0 only.
     settings
         What decides the data and what is measured; it is stored with every cell, and part of its digest.
+    keeps_extra
+        Whether figures need what ``Job.extra`` gives.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Experiment:
     measure: Callable[[PredictiveDistribution, Split], dict[str, float]]
     draw: Callable[[PredictiveDistribution, Split], dict[str, Any]] = lambda dist, split: {}
     settings: Mapping[str, Any] = field(default_factory=dict)
+    keeps_extra: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Job:
     together
         Whether several replications are fitted in one call.
     extra
-        ``extra(model)`` gives more of what figures need, for replication 0.
+        ``extra(model)`` gives more of what figures need, for replication 0 of the first method.
     """
 
     name: str
@@ -178,7 +181,9 @@ def _run_group(
                 dist = models[method].predict_dist(split.X_test)
                 cell: dict[str, Any] = {"metrics": _finite(experiment.measure(dist, split))}
                 if r == 0:
-                    cell["series"] = _writable({**experiment.draw(dist, split), **job.extra(models[method])})
+                    wanted = experiment.keeps_extra and method == job.methods[0]
+                    more = job.extra(models[method]) if wanted else {}
+                    cell["series"] = _writable({**experiment.draw(dist, split), **more})
             except Exception as error:
                 fail(r, [method], error)
                 continue

@@ -201,7 +201,8 @@ def experiment(name: str, facts: Facts, part: float = 1.0) -> Experiment:
         "as_published": not facts.by_group,
         "levels": len(LEVELS),
     }
-    return Experiment(name, partial(_split, name, part), measure, draw, decides)
+    # the loss curves of Figures S1 and S2 are those of the flights
+    return Experiment(name, partial(_split, name, part), measure, draw, decides, keeps_extra=name == "airline")
 
 
 def jobs(
@@ -239,7 +240,7 @@ def cells_of(
         if some:
             done, wrong = options.cells(experiment(name, facts, part), some, count)
             found, failed = found + done, failed + wrong
-    return found, failed
+    return options.some(found, failed, name)
 
 
 # ------------------------------------------------------------------------------------------------------- Table 3

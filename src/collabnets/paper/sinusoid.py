@@ -99,7 +99,7 @@ def fig2(options: Options) -> Report:
     known = [m for job in jobs for m in job.methods]
     chosen = options.chosen(known)
     jobs = [job for job in jobs if chosen is None or job.name == "TH" or set(job.methods) & set(chosen)]
-    cells, failed = options.cells(SINUSOID, jobs, options.replications or 1)
+    cells, failed = options.some(*options.cells(SINUSOID, jobs, options.replications or 1), SINUSOID.name)
     series = {c["method"]: c["series"] for c in cells if c["replication"] == 0}
     options.need(series, "TH", "fig2", failed)
     numbers = {m: [c["metrics"] for c in cells if c["method"] == m] for m in known}
@@ -195,6 +195,7 @@ def fig3(options: Options) -> Report:
             if len(values):
                 error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
                 curves[method][n] = float(values.mean()), error
+    options.some(cells, failed, "sinusoid")
     lines = [f"{'N':>8}" + "".join(f"{m:>18}" for m in ORDER)]
     for n in sizes:
         row = (curves[m].get(n) for m in ORDER)

@@ -60,7 +60,7 @@ def _cells(
     experiment: Experiment, options: Options, n: int, only: Sequence[str] | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     jobs = methods.comparison(options.quick, options.chosen(methods.ORDER), only)
-    return options.cells(experiment, jobs, n)
+    return options.some(*options.cells(experiment, jobs, n), experiment.name)
 
 
 def series_of(

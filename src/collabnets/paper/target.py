@@ -101,9 +101,15 @@ class Options:
         if not self.fit:
             absent = f"there is no result of these settings in {self.store.path}"
             failed = [{**key._asdict(), "error": absent} for key in every if not self.store.done(key)]
+        return found, failed
+
+    def some(
+        self, found: list[dict[str, Any]], failed: list[dict[str, Any]], name: str
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """What ``cells`` gave, if there is any of it or may have been made; ``name`` says of what."""
         if not found and not self.fit:
             raise NoResults(
-                f"there are no results of {experiment.name} in {self.store.path}; run the same command without "
+                f"there are no results of {name} in {self.store.path}; run the same command without "
                 "--draw-only, or name the folder that has them with --out."
             )
         return found, failed
