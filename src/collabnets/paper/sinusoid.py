@@ -28,11 +28,11 @@ def true_thresholds(q: np.ndarray, X: np.ndarray) -> np.ndarray:
     return sinusoid_truth(X).icdf(q)
 
 
-def _variants(base: Mapping[str, Any], optimal_f: Callable, match: str) -> list[Job]:
-    """TH, T-g, CN and U-g; ``match`` is how moments are matched where f is the truth, for U-g they are not."""
+def _variants(base: Mapping[str, Any], optimal_f: Callable) -> list[Job]:
+    """TH, T-g, CN and U-g; moments are matched but for U-g."""
     return [
         methods.truth(),
-        methods.collaborating({"T-g": "g-only"}, base, z_distribution=optimal_f, moment_matching=match),
+        methods.collaborating({"T-g": "g-only"}, base, z_distribution=optimal_f),
         methods.collaborating({"CN-g": "cn-g", "CN-f": "cn-f"}, base),
         methods.collaborating({"U-g": "g-only"}, base, z_distribution=UNIFORM, moment_matching="none"),
     ]
@@ -76,18 +76,17 @@ SINUSOID = Experiment(
 def few_rows_jobs(quick: bool) -> list[Job]:
     """The overparameterised networks of Appendix C.1.1.
 
-    As in the authors' notebooks of this section, and unlike elsewhere, weights start at an ordinary scale and batch
-    normalisation is real. The paper does not say how long it trains.
+    The paper does not say how long it trains. Steps are 1e-4, ten times the paper's, in place of ten times the
+    iterations: with 1e-5 and 20,000 of them f and g had not come together. As in the authors' notebooks of this
+    section, and unlike elsewhere, weights start at an ordinary scale.
     """
-    length = 300 if quick else 10_000
-    networks: dict[str, Any] = {"hidden_layer_sizes": (1000, 1000), "batch_size": 100}
+    length = 300 if quick else 3_000
+    networks: dict[str, Any] = {"hidden_layer_sizes": (1000, 1000), "batch_size": 100, "learning_rate_init": 1e-4}
     base = settings.PAPER | networks
-    base |= {"hidden_layer_sizes_f": (1000, 1000, 1000), "learning_rate_init": 1e-5, "learning_rate_init_f": 1e-5}
-    base |= {"init": "ordinary", "normalization": "batch"}
-    # ten times the paper's step, in place of ten times the iterations
-    networks |= {"learning_rate_init": 1e-4, "max_iter": 2 * length}
+    base |= {"hidden_layer_sizes_f": (1000, 1000, 1000), "learning_rate_init_f": 1e-4, "init": "ordinary"}
+    networks |= {"max_iter": 600 if quick else 20_000}
     return [
-        *_variants(base | {"pretrain_iter": length, "max_iter": length}, true_thresholds, "batch"),
+        *_variants(base | {"pretrain_iter": length, "max_iter": length}, true_thresholds),
         methods.baseline("QR", QuantileNetworkRegressor, levels=QUARTILES, **networks),
         methods.baseline("MSE", MeanNetworkRegressor, **networks),
     ]
@@ -164,7 +163,7 @@ def convergence_jobs(n: int, quick: bool) -> list[Job]:
     batch = min(200, n)
     length = 1_000 if quick else min(MOST_ITERATIONS, EPOCHS * (n // batch))
     base = settings.SYNTHETIC | {"batch_size": batch, "pretrain_iter": length, "max_iter": length, "init": "ordinary"}
-    return _variants(base, wave_thresholds, "fixed")
+    return _variants(base, wave_thresholds)
 
 
 def convergence_experiment(n: int) -> Experiment:
