@@ -1,5 +1,6 @@
 """The baselines that are networks: their formulas in plain NumPy, their distributions against SciPy, their searches."""
 
+import copy
 import re
 
 import jax
@@ -215,6 +216,9 @@ def test_concrete_dropout_is_the_gaussian_of_the_moments_of_its_passes():
     dist, scale = of.predict_dist(X[:5]), of.outcome_.scale
     np.testing.assert_allclose(dist.mean(), of.outcome_.loc + scale * mean.mean(0), atol=2e-5 * scale)
     np.testing.assert_allclose(dist.variance(), scale**2 * (variance.mean(0) + mean.var(0)), rtol=1e-4)
+    noise = copy.copy(of).set_params(model_variance=False).predict_dist(X[:5])
+    np.testing.assert_allclose(noise.variance(), scale**2 * variance.mean(0), rtol=1e-4)
+    np.testing.assert_array_equal(noise.mean(), dist.mean())
 
 
 def test_dropout_rates_are_learnt():

@@ -50,6 +50,10 @@ class ConcreteDropoutRegressor(TableRegressor):
         reference code. Any that ``CollaboratingRegressor`` knows.
     n_passes
         Random masks at prediction.
+    model_variance
+        Add the variance of the means of the passes, which is what the network does not know, to the mean of their
+        variances, the noise. The sum is the second moment of the passes, as the paper's text has it; False leaves the
+        noise alone, as its authors' code does, and gives narrower intervals.
     max_iter
         Epochs, passes over the training rows.
     batch_size
@@ -107,6 +111,7 @@ class ConcreteDropoutRegressor(TableRegressor):
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "n_passes": [Interval(Integral, 2, None, closed="left")],
+        "model_variance": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
@@ -126,6 +131,7 @@ class ConcreteDropoutRegressor(TableRegressor):
         hidden_layer_sizes: int | Sequence[int] = (100, 80),
         activation: str = "elu",
         n_passes: int = 1000,
+        model_variance: bool = True,
         max_iter: int = 300,
         batch_size: int = 128,
         learning_rate_init: float = 1e-3,
@@ -140,6 +146,7 @@ class ConcreteDropoutRegressor(TableRegressor):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.n_passes = n_passes
+        self.model_variance = model_variance
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.learning_rate_init = learning_rate_init
@@ -182,7 +189,8 @@ class ConcreteDropoutRegressor(TableRegressor):
             at = rate_logits, np.float32(self.temperature), np.uint32(self.pass_seed_), x
             return _moments(self.network_, *at, self.activation, int(self.n_passes))
 
-        mean, variance = (a.astype(float) for a in by_blocks(moments, features, BLOCK_ROWS))
+        mean, noise, of_means = (a.astype(float) for a in by_blocks(moments, features, BLOCK_ROWS))
+        variance = noise + of_means if self.model_variance else noise
         loc, scale = self.outcome_.loc, self.outcome_.scale
         return ScipyDistribution(stats.norm, loc=loc + scale * mean, scale=scale * np.sqrt(variance))
 
@@ -251,7 +259,7 @@ def _loss(activation: str) -> Loss:
 
 @partial(jax.jit, static_argnames=("activation", "n_passes"))
 def _moments(layers, rate_logits, temperature, seed, x, activation: str, n_passes: int):
-    """Mean of the means, and mean of the variances + variance of the means, of each row."""
+    """Mean of the means, mean of the variances, and variance of the means, of each row."""
     masks = _masks(jax.random.key(seed), layers, rate_logits, temperature, n_passes)
 
     def one_pass(mask):
@@ -260,4 +268,4 @@ def _moments(layers, rate_logits, temperature, seed, x, activation: str, n_passe
     passes = jax.lax.map(one_pass, masks, batch_size=PASSES_AT_ONCE)
     mean, log_variance = passes[:, :, 0], passes[:, :, 1]
     log_variance = jnp.clip(log_variance, -LARGEST_LOG_VARIANCE, LARGEST_LOG_VARIANCE)
-    return mean.mean(0), jnp.exp(log_variance).mean(0) + mean.var(0)
+    return mean.mean(0), jnp.exp(log_variance).mean(0), mean.var(0)

@@ -25,6 +25,7 @@ COLORS = {
     "EN": "tab:cyan",
     "CQR": "0.45",
     "U-g": "tab:red",
+    "N-g": "tab:pink",
     "T-g": "tab:green",
 }
 # The panels of Figures 4 and 6.
@@ -164,12 +165,12 @@ def losses_whole(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
 
 
 def sinusoid(series: Series, y: Sequence[float]) -> Figure:
-    """The five panels of Figure 2: collapse of MSE and quantile regression, U-g, T-g, CN-g, CN-f."""
+    """The five panels of Figure 2, collapse of MSE and quantile regression, U-g, T-g, CN-g, CN-f, and one of N-g."""
     figure = new_figure(15.0, 8.0)
     axes = figure.subplots(2, 3, sharex=True, sharey=True).ravel()
     truth = series["TH"]
     x = np.array(truth["x"])
-    for ax, method in zip(axes[1:], ("U-g", "T-g", "CN-g", "CN-f"), strict=False):
+    for ax, method in zip(axes[1:], ("U-g", "T-g", "CN-g", "CN-f", "N-g"), strict=True):
         if method not in series:
             ax.set_axis_off()
             continue
@@ -191,8 +192,7 @@ def sinusoid(series: Series, y: Sequence[float]) -> Figure:
     ax.plot(x, y, color="0.35", marker=".", linestyle="none", markersize=3, label="training rows")
     ax.set_title("MSE and quantile regression collapse onto the rows")
     ax.legend(loc="upper right", fontsize="small")
-    axes[-1].set_axis_off()
-    for ax in axes[:5]:
+    for ax in axes:
         ax.set(xlabel="x", ylabel="y")
         ax.tick_params(labelbottom=True, labelleft=True)
     figure.suptitle("100 rows of y ~ N(sin 4πx, (0.5 + 0.3 sin 4πx)²), overparameterised networks")

@@ -187,7 +187,7 @@ def comparison(
         baseline("GPR", baselines.GaussianProcessRegressor, **rows, **units),
         baseline("PPGPR", baselines.ParametricGPRegressor, **trained("PPGPR", 20), **points, **units),
         baseline("EN", baselines.DeepEnsembleRegressor, **trained("EN"), **units),
-        baseline("CQR", baselines.ConformalQuantileRegressor, **trees),
+        baseline("CQR", baselines.ConformalQuantileRegressor, **trees, n_jobs=-1),
     ]
     if real:
         dropout = baselines.MCDropoutRegressor(**trained("DP"), **passes, verbose=0)
