@@ -1,7 +1,8 @@
 """Are changes of the paper's settings as good, on the same splits?
 
 ``python -m benchmarks.variants --out results`` takes the cells of the paper's settings from there and adds the others:
-CN with early stopping on six data sets, and all methods on standardized instead of raw synthetic data.
+CN with early stopping on six data sets, all methods on standardized instead of raw synthetic data, CDP with the noise
+alone, and DP with the precisions of the authors' notebooks on the small real sets.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from collabnets import baselines
 from collabnets.paper import grid, methods, real, settings
 from collabnets.paper.experiments import GAUSSIAN, WEIBULL
 from collabnets.paper.grid import Experiment, Job
@@ -81,7 +83,35 @@ def units(store: Store) -> None:
         show(f"{title}, changed to standardized data (and DP to its default precisions)", "method", rows)
 
 
-CHANGES = {"early-stopping": early_stopping, "units": units}
+def noise_alone(store: Store) -> None:
+    own = {"batch_size": settings.SYNTHETIC["batch_size"], "standardize": False, "model_variance": False}
+    for what, changes in (("the noise alone", {}), ("the noise alone and 500 epochs", {"max_iter": 500})):
+        rows = []
+        for title, experiment in (("Gaussian", GAUSSIAN), ("Weibull", WEIBULL)):
+            (before,) = (job for job in methods.comparison(False) if job.name == "CDP")
+            after = methods.baseline("CDP", baselines.ConcreteDropoutRegressor, **own, **changes)
+            rows.append([title, *compared(*(cells(experiment, job, "CDP", store) for job in (before, after)))])
+        show(f"CDP, changed to {what}", "data", rows)
+
+
+def precisions(store: Store) -> None:
+    rows = []
+    for name in real.SMALL:
+        source, facts = real.SOURCES[name], real.read_facts(name)
+        (before,) = real.jobs(name, facts, False, ["DP"])
+        few = {"batch_size": source.base["batch_size"], "precisions": settings.SYNTHETIC_PRECISIONS}
+        after = methods.baseline("DP", baselines.MCDropoutRegressor, **few)
+        both = (cells(real.experiment(name, facts), job, "DP", store) for job in (before, after))
+        rows.append([source.title, *compared(*both)])
+    show("DP, changed to three precisions", "data", rows)
+
+
+CHANGES = {
+    "early-stopping": early_stopping,
+    "units": units,
+    "noise-alone": noise_alone,
+    "precisions": precisions,
+}
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ SHOWN = {
     "table5": ("real.md", ("fig9", "figS4")),
     "figS1": ("losses.md", ("figS2",)),
 }
-SMALL, LARGE, CN = ("cpu", "energy", "mpg", "crime"), ("airline", "ehr"), ("CN-g", "CN-f", "g-only")
+SMALL, LARGE = ("cpu", "energy", "mpg", "crime"), ("airline", "ehr")
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,7 @@ def test_no_result_of_the_present_settings_is_missing(drawn, target):
     _, reports = drawn
     for name in (target, *SHOWN[target][1]):
         assert reports[name].files
-        # not all methods have been run on the large sets yet, as the page says
-        assert [c for c in reports[name].failed if c["experiment"] not in LARGE or c["method"] in CN] == []
+        assert reports[name].failed == []
     figures = [name for name in (target, *SHOWN[target][1]) if name.startswith("fig")]
     assert all((PAGES / f"{name}.png").exists() for name in figures)
 
@@ -122,12 +121,13 @@ def test_the_variants_of_g_agree_and_come_to_the_truth_with_many_rows(drawn):
 
 
 def test_point_networks_collapse_and_cn_does_not(drawn):
-    found = {c["method"]: c["metrics"] for c in json.loads((drawn[0] / "fig2.json").read_text())["cells"]}
-    assert found["QR"]["residual"] < 0.7 * found["TH"]["residual"]
-    assert found["MSE"]["residual"] < 0.5 * found["TH"]["residual"]
-    assert found["QR"]["iqr"] < 0.5 * found["TH"]["iqr"]
-    assert all(found[m]["iqr"] > 0.8 * found["TH"]["iqr"] for m in ("T-g", "CN-g", "CN-f", "U-g"))
-    assert found["CN-g"]["median_error"] < min(found["T-g"]["median_error"], found["U-g"]["median_error"])
+    found = json.loads((drawn[0] / "fig2.json").read_text())["cells"]
+    residual, iqr, median = (means(found, name) for name in ("residual", "iqr", "median_error"))
+    assert residual["QR"] < 0.7 * residual["TH"]
+    assert residual["MSE"] < 0.5 * residual["TH"]
+    assert iqr["QR"] < 0.5 * iqr["TH"]
+    assert all(iqr[m] > 0.8 * iqr["TH"] for m in ("T-g", "CN-g", "CN-f", "U-g", "N-g"))
+    assert median["CN-g"] < min(median["T-g"], median["U-g"], median["N-g"])
 
 
 @pytest.mark.parametrize("data", SMALL)
@@ -139,9 +139,23 @@ def test_cal_and_mae_on_the_small_sets_are_not_worse_than_printed(drawn, data, m
         assert row[metric].difference < 2.0
 
 
-def test_g_has_the_best_fit_on_energy_and_crime_and_is_calibrated_on_the_large_sets(drawn):
-    for data in ("energy", "crime"):
-        gof = means(cells(drawn, "table5", data), "gof")
-        assert set(sorted(gof, key=gof.__getitem__)[-2:]) == {"CN-g", "g-only"}
-    for data in LARGE:
-        assert means(cells(drawn, "table4", data), "cal")["CN-g"] < 1.0
+def test_g_is_among_the_best_two_in_fit_on_five_sets_and_in_calibration_on_four(drawn):
+    """The paper claims gof on at least four of the six, which holds, and cal on at least five, which does not."""
+
+    def held(target, metric, best):
+        sets = []
+        for data in (*SMALL, *LARGE):
+            found = means(cells(drawn, target, data), metric)
+            sets += [data] if {"CN-g", "g-only"} & set(sorted(found, key=found.__getitem__)[best]) else []
+        return sets
+
+    assert held("table5", "gof", slice(-2, None)) == ["energy", "mpg", "crime", "airline", "ehr"]
+    assert held("table4", "cal", slice(2)) == ["cpu", "mpg", "airline", "ehr"]
+
+
+@pytest.mark.parametrize("data", LARGE)
+def test_on_the_large_sets_g_is_calibrated_and_fits_best(drawn, data):
+    cal, gof = means(cells(drawn, "table4", data), "cal"), means(cells(drawn, "table5", data), "gof")
+    assert max(cal["CN-g"], cal["g-only"]) < 1.0
+    assert set(sorted(cal, key=cal.__getitem__)[:2]) == {"CN-g", "g-only"}
+    assert max(gof, key=gof.__getitem__) == "CN-g"
