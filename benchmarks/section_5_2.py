@@ -331,7 +331,7 @@ def figure_3(recipe: Recipe, draws: int, scale: float, sizes: tuple[int, ...] = 
 
     truth = gof(stats.norm.cdf((edges[None] - x_test) / (0.5 + 0.3 * x_test))[None])[0]
     print(f"gof of the truth {truth:.4f}; of the others their distance to it")
-    g_sizes, f_sizes = (2, 100, 80, 1), (2, 100, 80, 60, 1)
+    g_sizes, f_sizes, length = (2, 100, 80, 1), (2, 100, 80, 60, 1), _length(scale)
     for n in sizes:
         some = [drawn(n, 42 + d) for d in range(draws)]
         X = jnp.asarray(some[0][0], jnp.float32)
@@ -344,11 +344,11 @@ def figure_3(recipe: Recipe, draws: int, scale: float, sizes: tuple[int, ...] = 
             ("N-g", normal_of_figure_3, "learnt", 500),
         ):
             batch = min(most, n)
-            count = int(EPOCHS_G * -(-n // batch) * scale)
+            count = length(EPOCHS_G * -(-n // batch))
             g = train_g(recipe, keys, X, Y, z_of, count, logit, batch, g_sizes, 1e-4)
             line.append(f"  {name}{_mean(gof(cdf_of_g(g, logit)) - truth)}")
         batch = min(200, n)
-        count = int(EPOCHS_CN * -(-n // batch) * scale)
+        count = length(EPOCHS_CN * -(-n // batch))
         g, f = train_cn(recipe, keys, X, Y, (count, count), batch, g_sizes, f_sizes, (1e-4, 5e-4))
         line.append(f"  CN-g{_mean(gof(cdf_of_g(g, 'matched')) - truth)}  CN-f{_mean(gof(cdf_of_f(f)) - truth)}")
         print("".join(line), flush=True)

@@ -84,12 +84,13 @@ def units(store: Store) -> None:
 
 
 def noise_alone(store: Store) -> None:
-    own = {"batch_size": settings.SYNTHETIC["batch_size"], "standardize": False, "model_variance": False}
     for what, changes in (("the noise alone", {}), ("the noise alone and 500 epochs", {"max_iter": 500})):
         rows = []
-        for title, experiment in (("Gaussian", GAUSSIAN), ("Weibull", WEIBULL)):
-            (before,) = (job for job in methods.comparison(False) if job.name == "CDP")
-            after = methods.baseline("CDP", baselines.ConcreteDropoutRegressor, **own, **changes)
+        for title, experiment, base in data_sets():
+            (before,) = (job for job in methods.comparison(False, base=base) if job.name == "CDP")
+            units = {} if base["standardize"] else {"standardize": False}
+            own = {"batch_size": base["batch_size"], "model_variance": False, **units, **changes}
+            after = methods.baseline("CDP", baselines.ConcreteDropoutRegressor, **own)
             rows.append([title, *compared(*(cells(experiment, job, "CDP", store) for job in (before, after)))])
         show(f"CDP, changed to {what}", "data", rows)
 

@@ -18,7 +18,7 @@ from collabnets.paper import experiments, figures, grid, methods, published, set
 from collabnets.paper import reproduce as reproduce_module
 from collabnets.paper import sinusoid as sinusoid_module
 from collabnets.paper.grid import Experiment, Job, Split
-from collabnets.paper.reproduce import TARGETS, reproduce
+from collabnets.paper.reproduce import METHODS, TARGETS, reproduce
 from collabnets.paper.store import Key, Store
 from collabnets.paper.target import NothingAsked, Report
 from collabnets.training import loop
@@ -376,6 +376,11 @@ def test_a_digest_is_the_same_in_every_process():
     assert jobs["T-g"].settings["z_distribution"] == "true_thresholds"
     assert jobs["U-g"].settings["z_distribution"] == "uniform(-2.5, 6.0)"
     assert "0x" not in json.dumps([dict(j.settings) for j in [*jobs.values(), *methods.comparison(False)]])
+
+
+def test_every_method_of_a_figure_can_be_named_for_all_targets():
+    jobs = [*sinusoid_module.few_rows_jobs(True), *sinusoid_module.convergence_jobs(50, True), *methods.comparison(True)]
+    assert {m for job in jobs for m in job.methods} | set(methods.ORDER) == set(METHODS)
 
 
 def test_every_method_of_the_tables_has_a_job():

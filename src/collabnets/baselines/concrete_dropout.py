@@ -33,7 +33,8 @@ class ConcreteDropoutRegressor(TableRegressor):
 
     Two heads give the mean and the log variance of a Gaussian; each hidden layer and each head has its own dropout
     rate, learnt by gradients through a continuous relaxation of the mask. The predictive distribution of a row is the
-    Gaussian with the mean of the means of many passes, and the mean of their variances + the variance of their means.
+    Gaussian with the mean of the means of many passes, and the mean of their variances + the variance of their means
+    (see ``model_variance``).
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ TARGETS = {
 
 
 # Every method that some target has.
-METHODS = (*ORDER, "T-g", "U-g", "QR", "MSE")
+METHODS = (*ORDER, "T-g", "U-g", "N-g", "QR", "MSE")
 
 
 def reproduce(

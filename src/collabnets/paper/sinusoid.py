@@ -122,8 +122,8 @@ def fig2(options: Options) -> Report:
             values = (np.array([row[name] for row in rows]) for name in columns)
             lines.append(f"{method:<8}" + "".join(f"{_mean_and_error(v):>18}" for v in values))
     lines.append(
-        "\nMedian over the 100 rows for the first two columns, mean for the others; mean ± standard error of "
-        f"{n_replications} draws of the rows, {', '.join(POINTS)} of one; y ranges over about ±2."
+        "\nMedian over the 100 rows for the first two columns, mean for the others; mean ± standard error where rows "
+        "were drawn more than once; y ranges over about ±2."
     )
     files = [
         options.save(figures.sinusoid(series, series["TH"]["y"]), "fig2"),
