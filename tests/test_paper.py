@@ -379,7 +379,8 @@ def test_a_digest_is_the_same_in_every_process():
 
 
 def test_every_method_of_a_figure_can_be_named_for_all_targets():
-    jobs = [*sinusoid_module.few_rows_jobs(True), *sinusoid_module.convergence_jobs(50, True), *methods.comparison(True)]
+    of_figures = sinusoid_module.few_rows_jobs(True) + sinusoid_module.convergence_jobs(50, True)
+    jobs = of_figures + methods.comparison(True)
     assert {m for job in jobs for m in job.methods} | set(methods.ORDER) == set(METHODS)
 
 
