@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from tqdm.auto import tqdm
 
@@ -227,7 +228,7 @@ def _writable(series: dict[str, Any]) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """What the result was made with."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "backend": jax.default_backend()}
     for package in PACKAGES:
         try:
             found[package] = version(package)
