@@ -285,7 +285,7 @@ def test_crps_does_not_depend_on_the_chunks(monkeypatch):
     y, d = _gaussian()
     d = ScipyDistribution(stats.logistic, **d.parameters)
     whole = metrics.crps_values(y, d)
-    monkeypatch.setattr(metrics, "BYTE_BUDGET", 2**16)
+    monkeypatch.setattr(metrics.checks, "BYTE_BUDGET", 2**16)
     np.testing.assert_array_equal(metrics.crps_values(y, d), whole)
 
 
