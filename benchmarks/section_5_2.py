@@ -1,6 +1,6 @@
 """Figures 2 and 3 as the paper's authors trained them, to see where their order of the variants comes from.
 
-Their notebooks of Section 5.2 use other networks than those of all other sections: ordinary batch normalisation in
+Their notebooks of Section 5.2 use other networks than `settings.PAPER` has: ordinary batch normalisation in
 training mode, before each activation and on the logit of g; PyTorch's start; cos 4 pi x in place of sin 4 pi x; steps
 of f, g, f on a batch, each with draws of its own; in Figure 3 cos 4 pi x as the feature. The logit of T-g and of CN
 gets the moments of logit(q); that of U-g a learnt scale and shift, the ordinary kind. Where the text has a uniform f,

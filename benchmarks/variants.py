@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.variants --out results`` takes the cells of the paper's settings from there and adds the others:
 CN with early stopping on six data sets, all methods on standardized instead of raw synthetic data, CDP with the noise
-alone, and DP with the precisions of the authors' notebooks on the small real sets.
+alone, and DP with the three precisions of the synthetic sets on the small real sets.
 """
 
 import argparse
